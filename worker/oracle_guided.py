@@ -23,6 +23,7 @@ def serve(job, sock):
     source, kind = job["source"], job["guided"]["kind"]
     with device_mode(source, "cpu"):
         variant = oracle.Variant(Reference(source, job["init_seed"]), kind, {}, job["guided"]["probe_seed"])
+        variant.is_plain = variant.is_asked = False
         if kind == "strided":
             variant.any_strides = oracle_inputs.text_allows_strides(source)
         while True:
@@ -41,18 +42,43 @@ def answer(variant, recipe, sock):
                           for i, (name, at, _) in enumerate(e["at"]) if isinstance(name, str)]}
     skip = lambda why: wire.send(sock, {"trial": {"distribution": name, "skipped": why[:300]}})
     try:
-        call = edited(variant, trial, recipe["edits"])
-        if call is None:
-            return skip("no input may take such values")
-        r = oracle.run_call(variant, trial, call, any(e["op"] in EQUAL for e in recipe["edits"]))
+        r = result(variant, trial, recipe["edits"])
+        if r is not None and not is_good(variant, r) and turns_plain(variant, trial):
+            r = result(variant, trial, recipe["edits"])
     except Exception as e:
         return skip(f"{type(e).__name__}: {e}")
-    if not (oracle.is_finite(r, variant.usual) and oracle.is_exact(r)):
+    if r is None:
+        return skip("no input may take such values")
+    if not is_good(variant, r):
         return skip("the reference is not finite and exact there")
     message, given, expected = oracle.pack_trial(0, 0, name, r, False)
     wire.send(sock, message, (given.seal(), expected.seal()))
     given.close()
     expected.close()
+
+
+def result(variant, trial, edits):
+    """What the reference makes of a recipe; None where no edit changes anything."""
+    call = edited(variant, trial, edits)
+    return None if call is None else oracle.run_call(variant, trial, call, any(e["op"] in EQUAL for e in edits))
+
+
+def is_good(variant, r):
+    return oracle.is_finite(r, variant.usual) and oracle.is_exact(r)
+
+
+def turns_plain(variant, trial):
+    """Whether ordinary values of two signs are already more than the reference takes (a logarithm
+    of an input): from then on they are stock values."""
+    if variant.is_asked:
+        return False
+    variant.is_asked = True
+    unchanged = {**trial, "placed": [], "dominant": []}
+    try:
+        variant.is_plain = not is_good(variant, result(variant, unchanged, [{"op": "place", "at": []}]))
+    except Exception:
+        variant.is_plain = True
+    return variant.is_plain
 
 
 def name_of(edits):
@@ -70,7 +96,8 @@ def edited(variant, trial, edits):
     generator = torch.Generator().manual_seed(trial["seed"] ^ 0x5DEECE66D)
     domains = variant.domains
     before = call.tensors()
-    tensors = [oracle_inputs.transform(t, d, DISTRIBUTION, generator, False, 0) for t, d in zip(before, domains)]
+    distribution = "stock" if variant.is_plain else DISTRIBUTION
+    tensors = [oracle_inputs.transform(t, d, distribution, generator, False, 0) for t, d in zip(before, domains)]
     start = tensors
     for e in edits:
         is_scale = e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]

@@ -29,6 +29,8 @@
 #define GOLDEN_STEPS 64  /* bring 2^32 numbers down to NEAR_MAX */
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
+#define AVOIDED 0x1p-40 /* smaller is no other number than 0 */
+#define POLE_TURNS 4 /* of what no condition stands in front of */
 #define LAST 64 /* replays that stay for the last pass, of as many again for the others */
 #define NEEDED 64 /* replays that look what of all that was found is needed, and how far off it has to be */
 #define NEAR_STEPS 12
@@ -54,6 +56,7 @@ struct touched {
 	enum elem elem;
 	uint64_t original;
 	uint64_t kept; /* what it is when a search fails */
+	int aim;       /* whose search found that */
 };
 struct hunter {
 	int lane; /* of the aim's */
@@ -78,7 +81,12 @@ struct search {
 	struct launcher_trial how;
 	struct vm_aim *aim;
 	double constant; /* that the site compares with; NaN: none */
-	uint64_t lots;   /* drawn so far */
+	bool is_pole;
+	bool has_avoided; /* a pole was met by this number, and is searched for elsewhere */
+	enum elem avoided_elem;
+	uint64_t avoided_from; /* in order, with what lies next to it; likewise the next */
+	uint64_t avoided_to;
+	uint64_t lots; /* drawn so far */
 	int pass;
 	int replays;    /* left */
 	bool is_broken; /* a replay ended with a fault: the search ends */
@@ -180,6 +188,20 @@ static void range_read(const struct search *s, const struct touched *t, enum ele
 
 /* ---- replays ---- */
 
+static bool is_met(const struct search *s)
+{
+	int n;
+	bool any = false;
+	const struct vm_aim_lane *lanes = vm_aim_lanes(s->aim, &n);
+	for (int i = 0; i < n; i++) any |= lanes[i].far == 0;
+	return any;
+}
+
+static bool is_avoided(const struct search *s, const struct hunter *h, uint64_t order)
+{
+	return s->has_avoided && s->avoided_elem == h->elem && order >= s->avoided_from && order <= s->avoided_to;
+}
+
 static void replay_rows(struct search *s)
 {
 	struct runner_fault fault;
@@ -189,6 +211,8 @@ static void replay_rows(struct search *s)
 	for (int i = 0; i < t->nrows && !s->is_broken; i++)
 		if (!s->at->is_skipped[i])
 			s->is_broken = s->at->launcher->row_run(s->at->launcher, i, &s->how, &nothing, &fault) != 0;
+	/* A whole number that was divided by zero has met its pole. */
+	if (s->is_pole && s->replays >= 0 && is_met(s)) s->is_broken = false;
 }
 
 /* Each hunter's element becomes what it wants to try; whether some lane reached the side. */
@@ -206,15 +230,17 @@ static bool try_all(struct search *s)
 	for (int i = 0; i < s->nhunters && !s->is_broken; i++) {
 		struct hunter *h = &s->hunters[i];
 		double far = lanes[h->lane].far;
-		if (h->now < h->low || h->now > h->high || far >= h->best_far) continue;
+		if (h->now < h->low || h->now > h->high || far >= h->best_far || is_avoided(s, h, h->now)) continue;
 		is_hit |= far == 0;
 		h->best_far = far;
 		h->best = h->now;
 	}
-	/* What reached it stands beside what an input may have. */
+	/* What reached it stands beside what an input may have, and not beside
+	 * what reached it before. */
 	for (int i = 0; i < s->nhunters && is_hit; i++) {
 		const struct hunter *h = &s->hunters[i];
-		if (h->now < h->low || h->now > h->high) element_write(s, &s->touched[h->touched], bits_of(h->elem, h->start));
+		if (h->now < h->low || h->now > h->high || is_avoided(s, h, h->now))
+			element_write(s, &s->touched[h->touched], bits_of(h->elem, h->start));
 	}
 	return is_hit;
 }
@@ -321,12 +347,22 @@ static bool hunt_points(struct search *s)
 	return false;
 }
 
-/* Between the neighbours of the best point, which stays inside. */
-static void bracket_make(struct hunter *h)
+/* Between the neighbours of the best point, which stays inside. At a pole every second lane takes
+ * any point that is nearer than its neighbours, by lot, and so do all where it was met already:
+ * what is done at one number may be guarded. */
+static void bracket_make(struct search *s, struct hunter *h)
 {
 	int best = 0;
 	for (int k = 1; k < h->npoints; k++)
 		if (h->fars[k] < h->fars[best]) best = k;
+	bool is_any = s->has_avoided || (s->is_pole && h->lane % 2);
+	for (int k = 0, found = 0; k < h->npoints && is_any; k++) {
+		bool is_least = (k == 0 || h->fars[k] < h->fars[k - 1]) && (k + 1 == h->npoints || h->fars[k] < h->fars[k + 1]);
+		if (!is_least || is_avoided(s, h, h->points[k]) || lot(s) % (uint32_t)++found) continue;
+		best = k;
+		h->best = h->points[k];
+		h->best_far = h->fars[k];
+	}
 	h->from = best > 0 ? h->points[best - 1] : h->low;
 	h->to = best + 1 < h->npoints ? h->points[best + 1] : h->high;
 	h->middle = h->npoints ? h->points[best] : h->best;
@@ -335,7 +371,7 @@ static void bracket_make(struct hunter *h)
 
 static bool hunt_golden(struct search *s)
 {
-	for (int i = 0; i < s->nhunters; i++) bracket_make(&s->hunters[i]);
+	for (int i = 0; i < s->nhunters; i++) bracket_make(s, &s->hunters[i]);
 	for (int step = 0; step < GOLDEN_STEPS; step++) {
 		bool any = false;
 		/* A point in the longer part, or none where the bracket is short. */
@@ -542,7 +578,7 @@ static bool count_search(struct search *s)
 /* Elements of the same lanes, one after another, by lot. */
 static bool lanes_search(struct search *s, int count)
 {
-	for (int turn = 0, idle = 0; turn < TURNS && idle < KINDS; turn++) {
+	for (int turn = 0, idle = 0; turn < (s->is_pole ? POLE_TURNS : TURNS) && idle < KINDS; turn++) {
 		int n;
 		vm_aim_begin(s->aim, (uint64_t)lot(s) << 8 | (uint64_t)(turn + 1), turn ? 0 : count);
 		replay_rows(s);
@@ -565,13 +601,9 @@ static bool lanes_search(struct search *s, int count)
 
 static bool is_reached(struct search *s)
 {
-	int n;
-	bool any = false;
 	vm_aim_begin(s->aim, 0, 0);
 	replay_rows(s);
-	const struct vm_aim_lane *lanes = vm_aim_lanes(s->aim, &n);
-	for (int i = 0; i < n; i++) any |= lanes[i].far == 0;
-	return any && !s->is_broken;
+	return is_met(s) && !s->is_broken;
 }
 
 /* One that is needed comes as near to what it was as the side allows, more or less: what is far off
@@ -615,30 +647,58 @@ static void keep_needed(struct search *s)
 	s->replays = spared + MAX(s->replays, 0);
 }
 
-static void side_search(struct search *s, const struct runner_aim *target)
+/* number: of this search, among those of all sides. */
+static bool side_search(struct search *s, const struct runner_aim *target, int number)
 {
 	s->aim = s->at->launcher->aim(s->at->launcher, target->site, target->side);
 	s->how.aim = s->aim;
 	s->constant = target->constant;
+	s->is_pole = target->is_pole;
+	bool is_found = false;
 	/* The last pass has replays of its own, however many the others spend. */
 	int last = MIN(LAST, s->replays / 2);
-	for (size_t i = 0; s->aim && i < ARRAY_LEN(PASSES); i++) {
+	for (size_t i = 0; s->aim && i < (s->is_pole ? 1 : ARRAY_LEN(PASSES)); i++) {
 		bool is_last = i + 1 == ARRAY_LEN(PASSES);
 		if (is_last) s->is_broken = false;
 		s->pass = (int)i;
 		s->replays -= is_last ? 0 : last;
-		bool is_found = lanes_search(s, PASSES[i].lanes);
+		is_found = lanes_search(s, PASSES[i].lanes);
 		s->replays = MAX(s->replays, 0) + (is_last ? 0 : last);
 		if (is_found) keep_needed(s);
 		for (int t = 0; t < s->ntouched; t++) {
 			struct touched *e = &s->touched[t];
-			if (is_found) e->kept = element_read(s, e);
+			uint64_t found = element_read(s, e);
+			if (is_found && e->kept != found) e->aim = number;
+			if (is_found) e->kept = found;
 			else element_write(s, e, e->kept);
 		}
 		if (is_found) break;
 	}
 	vm_aim_free(s->aim);
 	s->aim = s->how.aim = NULL;
+	return is_found;
+}
+
+/* A pole where another number meets it than the first one did: what is done
+ * there may be guarded. */
+static void pole_search_again(struct search *s, const struct runner_aim *target, int number)
+{
+	int first = 0;
+	while (first < s->ntouched &&
+		!(s->touched[first].aim == number && s->touched[first].kept != s->touched[first].original))
+		first++;
+	if (first == s->ntouched) return;
+	s->has_avoided = true;
+	s->avoided_elem = s->touched[first].elem;
+	/* Zeros of both signs, and what is next to nothing beside them. */
+	const struct touched *e = &s->touched[first];
+	uint64_t zero = order_of(e->elem, 0), at = order_of(e->elem, e->kept), wide = order_near(e->elem, AVOIDED) - zero;
+	bool is_zero = elem_is_float(e->elem) && at >= zero - wide - 1 && at <= zero + wide;
+	s->avoided_from = is_zero ? zero - wide - 1 : at;
+	s->avoided_to = is_zero ? zero + wide : at;
+	s->is_broken = false;
+	side_search(s, target, number + RUNNER_AIMS_MAX);
+	s->has_avoided = false;
 }
 
 void aim_search(const struct aim_place *at, const struct runner_trial *t, struct runner_coverage *out)
@@ -656,7 +716,8 @@ void aim_search(const struct aim_place *at, const struct runner_trial *t, struct
 		int all = s->replays, own = all / (t->naims - i);
 		s->replays = own;
 		s->is_broken = false;
-		side_search(s, &t->aims[i]);
+		bool is_found = side_search(s, &t->aims[i], i);
+		if (is_found && t->aims[i].is_pole) pole_search_again(s, &t->aims[i], i);
 		s->replays = all - own + MAX(s->replays, 0);
 	}
 	out->placed = xcalloc((size_t)s->ntouched + 1, sizeof *out->placed);
@@ -668,7 +729,8 @@ void aim_search(const struct aim_place *at, const struct runner_trial *t, struct
 			.param_offset = is_input ? 0 : t->params[at->given[e->buffer]].offset,
 			.element = e->offset / (int64_t)e->size,
 			.size = (int)e->size,
-			.bits = e->kept};
+			.bits = e->kept,
+			.aim = e->aim};
 	}
 	free(s);
 }

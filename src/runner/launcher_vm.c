@@ -360,6 +360,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	if (o.coverage) vm_coverage_row(o.coverage, trial->is_search);
+	if (o.coverage) vm_coverage_args(o.coverage, kernel, args, o.nargs);
 	/* Priced sizes have a pattern instead of data, and a sample of their programs runs. */
 	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
 	if (v->pattern) {

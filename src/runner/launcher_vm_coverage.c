@@ -54,7 +54,7 @@ void launcher_vm_coverage_report(struct launcher_vm *v, struct runner_coverage *
 			/* Nor is a sum's term, unless it counted for nothing, or a step that
 			 * left its first result. */
 			if (vm_site_is_quiet(sites[i].kind)) {
-				bool is_told = !taken || sites[i].is_told;
+				bool is_told = sites[i].wanted && (!taken || sites[i].is_told);
 				if (is_told && out->nsites < RUNNER_SITES_MAX)
 					site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
 				continue;

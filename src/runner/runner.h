@@ -74,6 +74,7 @@ struct runner_aim {
 	int site;
 	enum vm_side side;
 	double constant; /* that it compares with; NaN: none */
+	bool is_pole;    /* it is searched for twice, so that two numbers meet it */
 };
 struct runner_trial {
 	int ninputs;
@@ -253,6 +254,7 @@ struct runner_placed {
 	int64_t element;
 	int size; /* bytes */
 	uint64_t bits;
+	int aim; /* of the trial's, that is met with it; a pole's second search counts from RUNNER_AIMS_MAX on */
 };
 /* An element of an input or parameter that launches leave out, or single out by an index. */
 #define RUNNER_MISSED_MAX 64

@@ -35,8 +35,9 @@ static json_t *aims_json(const struct runner_trial *t)
 {
 	json_t *sides = json_array();
 	for (int i = 0; i < t->naims; i++)
-		json_array_append_new(
-			sides, json_pack("[i, i, o]", t->aims[i].site, (int)t->aims[i].side, real_json(t->aims[i].constant)));
+		json_array_append_new(sides,
+			json_pack("[i, i, o, b]", t->aims[i].site, (int)t->aims[i].side, real_json(t->aims[i].constant),
+				t->aims[i].is_pole));
 	return json_pack(
 		"{s:o, s:i, s:I}", "sides", sides, "replays", t->aim_replays, "programs", (json_int_t)t->aim_programs);
 }
@@ -94,7 +95,8 @@ static void aims_parse(const json_t *o, struct runner_trial *out)
 		const json_t *side = json_array_get(sides, (size_t)out->naims);
 		out->aims[out->naims] = (struct runner_aim){.site = (int)json_integer_value(json_array_get(side, 0)),
 			.side = (enum vm_side)json_integer_value(json_array_get(side, 1)),
-			.constant = json_real_or(json_array_get(side, 2), NAN)};
+			.constant = json_real_or(json_array_get(side, 2), NAN),
+			.is_pole = json_is_true(json_array_get(side, 3))};
 	}
 	out->aim_replays = (int)json_integer_value(json_object_get(o, "replays"));
 	out->aim_programs = json_integer_value(json_object_get(o, "programs"));
@@ -332,8 +334,8 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	json_t *placed = json_array();
 	for (int i = 0; i < c->nplaced; i++)
 		json_array_append_new(placed,
-			json_pack("[i, I, i, I, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
-				(json_int_t)c->placed[i].bits, (json_int_t)c->placed[i].param_offset));
+			json_pack("[i, I, i, I, I, i]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
+				(json_int_t)c->placed[i].bits, (json_int_t)c->placed[i].param_offset, c->placed[i].aim));
 	/* What launches do not use, and the small numbers that they add. */
 	json_t *missed = json_array();
 	for (int i = 0; i < c->nmissed; i++)
@@ -398,7 +400,8 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
 			.size = int_at(row, 2, 8),
 			.bits = (uint64_t)json_integer_value(json_array_get(row, 3)),
-			.param_offset = json_integer_value(json_array_get(row, 4))};
+			.param_offset = json_integer_value(json_array_get(row, 4)),
+			.aim = int_at(row, 5, 2 * RUNNER_AIMS_MAX - 1)};
 	}
 	const json_t *small = json_object_get(o, "small");
 	for (size_t i = 0; i < json_array_size(small) && out->nsmall < VM_SMALL_MAX; i++) {

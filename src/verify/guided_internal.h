@@ -3,6 +3,7 @@
  *
  *   guided_sites.c    what trials showed of a candidate's comparisons, and which sides are searched
  *   guided_step.c     the search: recipes, steps, single numbers and single elements
+ *   guided_poles.c    where operations give no finite number
  *   guided_missed.c   inputs for what launches left out
  *   guided_report.c   what no trial reached, for the record */
 #ifndef HONE_VERIFY_GUIDED_INTERNAL_H
@@ -10,6 +11,7 @@
 #include "verify/guided.h"
 #include "base/base.h"
 #include "runner/runner.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <jansson.h>
 
@@ -31,6 +33,8 @@ struct site_state {
 	struct runner_site site;
 	struct side_state sides[SIDES];
 	bool is_known_before; /* an earlier variant has a site at this place */
+	bool is_tried;        /* a pole: it was searched for */
+	bool is_met;          /* and found */
 };
 struct guided {
 	int searches;                  /* recipes so far: numbers of their seeds */
@@ -67,12 +71,36 @@ bool truth_is_open(const struct site_state *st);
 bool side_is_searched(const struct site_state *st, int side);
 /* Whether single elements are searched that take it. */
 bool side_is_aimed(const struct site_state *st, int side);
+/* Whether single elements are searched at which an operation is at its pole. */
+bool pole_is_aimed(const struct site_state *st);
 /* Of a variant: whether any side is searched for at step k of the ladder;
  * whether any is aimed at. */
 bool guided_has_searched(const struct guided *s, int variant, int k);
 bool guided_has_aimed(const struct grading *g, int variant);
 /* The line of a variant's shut gate; 0: none. */
 int guided_gate_line(const struct guided *s, int variant);
+
+/* ---- single elements ---- */
+
+/* How many programs and replays a search of single elements has, for aims that were put in. None
+ * is left where too few replays would be. */
+void guided_aims_allow(const struct grading *g, const struct tape *t, struct runner_trial *out);
+/* An edit's list of places with what a search found: inputs by number, parameters by the
+ * reference's name. aim: of this one alone; -1: of all. */
+json_t *guided_places(const json_t *before, const struct guided *s, int aim, const struct oracle_trial *t);
+
+/* What a trial's inputs are, but for the recipe: the number that they are drawn by, and places. */
+struct guided_inputs {
+	int number;
+	json_t *at;
+};
+
+/* ---- poles ---- */
+
+/* from: what aims found; it is changed to other inputs where the reference is not finite there.
+ * GRADE_ON, or GRADE_END when the candidate is wrong at one. */
+int guided_poles_search(struct grading *g, struct oracle_session *session, const struct trace *tr, int variant,
+	struct guided_inputs *from, struct err *err);
 
 /* ---- what launches left out ---- */
 

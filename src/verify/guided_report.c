@@ -10,6 +10,7 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	const struct runner_site *s = &st->site;
 	const struct side_state *seen = &st->sides[side];
 	char than[48] = "", best[48] = "";
+	/* Kinds that have no distance to tell, or one of their own. */
 	if (site_is_truth(s)) {
 		snprintf(text, len, "%s never %s", vm_site_kind_name(s->kind), side == 0 ? "false" : "true");
 		return;
@@ -21,6 +22,10 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	}
 	if (s->kind == SITE_STEP) {
 		snprintf(text, len, "%s: never another whole number than the first", s->what);
+		return;
+	}
+	if (s->kind == SITE_POLE) {
+		snprintf(text, len, "%s: never where it gives no finite number", s->what);
 		return;
 	}
 	if (s->kind == SITE_END) snprintf(than, sizeof than, " at %.4g", side == 0 ? s->low : s->high);
@@ -55,6 +60,8 @@ void guided_report(struct grading *g)
 		for (int i = 0; i < s->variants[variant].n; i++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
 			if (st->is_known_before) continue;
+			/* A pole that nothing was searched for is none, or was met. */
+			if (st->site.kind == SITE_POLE && (!st->is_tried || st->is_met)) continue;
 			bool is_side = !vm_site_is_quiet(st->site.kind);
 			v->sides += is_side ? __builtin_popcount(st->site.wanted) : 0;
 			v->sides_taken += is_side ? __builtin_popcount(st->site.wanted & st->site.taken) : 0;

@@ -138,7 +138,8 @@ bool site_is_unreached(const struct guided *s, const struct site_state *st)
 {
 	bool is_seen = st->site.taken != 0;
 	for (int side = 0; side < SIDES; side++) is_seen |= st->sides[side].is_seen;
-	return s->has_gpu && !st->is_known_before && !site_is_truth(&st->site) && st->site.wanted && !is_seen;
+	return s->has_gpu && !st->is_known_before && !site_is_truth(&st->site) && st->site.kind != SITE_POLE &&
+		st->site.wanted && !is_seen;
 }
 
 /* Whether some side is searched for at step k. The first steps are for all. That two numbers
@@ -168,10 +169,17 @@ bool side_is_aimed(const struct site_state *st, int side)
 	if (st->is_known_before || !site_is_open(&st->site, side)) return false;
 	if (site_is_truth(&st->site)) return true;
 	bool has_distance = st->site.kind == SITE_COMPARE || st->site.kind == SITE_EXTREME || st->site.kind == SITE_CLAMP ||
-		vm_site_is_quiet(st->site.kind);
+		st->site.kind == SITE_TERM || st->site.kind == SITE_STEP;
 	if (!has_distance) return false;
 	/* One that no trial came to is seen first in the trial that is searched. */
 	return is_order ? !s->is_seen || s->times < 2 : st->site.is_equality;
+}
+
+/* One that two trials came equally near has a bound there (exp in a softmax). */
+bool pole_is_aimed(const struct site_state *st)
+{
+	return st->site.kind == SITE_POLE && !st->is_known_before && !st->is_tried && site_is_open(&st->site, 1) &&
+		st->sides[1].times < 2;
 }
 
 bool guided_has_aimed(const struct grading *g, int variant)
@@ -179,9 +187,11 @@ bool guided_has_aimed(const struct grading *g, int variant)
 	const struct guided *s = g->guided;
 	/* Elements are placed in inputs that lie as they are counted. */
 	if (!s || !strcmp(g->oracle->variants[variant].kind, "strided")) return false;
-	for (int i = 0; i < s->variants[variant].n; i++)
+	for (int i = 0; i < s->variants[variant].n; i++) {
+		if (pole_is_aimed(&s->variants[variant].sites[i])) return true;
 		for (int side = 0; side < SIDES; side++)
 			if (side_is_aimed(&s->variants[variant].sites[i], side)) return true;
+	}
 	return false;
 }
 

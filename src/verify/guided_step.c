@@ -7,7 +7,8 @@
  * between what is compared. Recipes follow from the sites and the verifier's seed alone.
  *
  * Which sides are open is guided_sites.c's to say; before all that come the inputs for what
- * launches left out (guided_missed.c). */
+ * launches left out (guided_missed.c), and behind it those at which operations have poles
+ * (guided_poles.c). */
 #include "verify/guided_internal.h"
 #include "base/base.h"
 #include "runner/runner.h"
@@ -67,7 +68,7 @@ static int values_find(const struct guided *s, int variant, double *out)
 		const struct site_state *st = &s->variants[variant].sites[i];
 		bool any = is_truth_wanted || site_is_unreached(s, st);
 		for (int side = 0; side < SIDES; side++) any |= side_is_searched(st, side);
-		if (!any || st->site.kind == SITE_END) continue;
+		if (!any || st->site.kind == SITE_END || st->site.kind == SITE_POLE) continue;
 		for (size_t k = 0; k < ARRAY_LEN(BY); k++) {
 			n = value_add(BY[k] * st->site.constant, out, n);
 			for (int f = 0; f < st->site.nfixed; f++) n = value_add(BY[k] * st->site.fixed[f], out, n);
@@ -246,6 +247,19 @@ static int roots_search(
 
 /* ---- aims ---- */
 
+void guided_aims_allow(const struct grading *g, const struct tape *t, struct runner_trial *out)
+{
+	/* As many programs as a replay may have, all of them where one launch feeds another; and as
+	 * many replays as the work allows. A few would find nothing. */
+	int launches = 0;
+	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
+	double work = (double)g->v->bytes + (double)g->v->flops, programs = MAX((double)g->v->programs, 1);
+	double own = work / programs + PROGRAM_WORK;
+	out->aim_programs = (int64_t)(launches == 1 ? MIN(MAX(AIM_REPLAY_WORK / own, 1), programs) : programs);
+	out->aim_replays = (int)MIN(AIM_WORK / (own * (double)out->aim_programs), AIM_REPLAYS_MAX);
+	if (out->aim_replays < AIM_REPLAYS_MIN) out->naims = 0;
+}
+
 static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
 {
 	const struct guided *s = g->guided;
@@ -263,15 +277,7 @@ static void aims_find(const struct grading *g, const struct tape *t, int variant
 					: is_fixed                       ? st->site.fixed[0]
 													 : st->site.constant};
 		}
-	/* As many programs as a replay may have, all of them where one launch feeds another; and as
-	 * many replays as the work allows. A few would find nothing. */
-	int launches = 0;
-	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
-	double work = (double)g->v->bytes + (double)g->v->flops, programs = MAX((double)g->v->programs, 1);
-	double own = work / programs + PROGRAM_WORK;
-	out->aim_programs = (int64_t)(launches == 1 ? MIN(MAX(AIM_REPLAY_WORK / own, 1), programs) : programs);
-	out->aim_replays = (int)MIN(AIM_WORK / (own * (double)out->aim_programs), AIM_REPLAYS_MAX);
-	if (out->aim_replays < AIM_REPLAYS_MIN) out->naims = 0;
+	guided_aims_allow(g, t, out);
 }
 
 static int sides_taken(const struct guided *s, int variant)
@@ -282,13 +288,13 @@ static int sides_taken(const struct guided *s, int variant)
 	return n;
 }
 
-/* Inputs by number, parameters by the reference's name. */
-static json_t *places(const json_t *before, const struct guided *s, const struct runner_given *params, int nparams)
+json_t *guided_places(const json_t *before, const struct guided *s, int aim, const struct oracle_trial *t)
 {
 	json_t *at = json_copy((json_t *)(uintptr_t)before);
 	for (int i = 0; i < s->nplaced; i++) {
 		const struct runner_placed *e = &s->placed[i];
-		json_t *which = guided_whose(e->input, e->param_offset, params, nparams);
+		json_t *which = aim < 0 || e->aim == aim ? guided_whose(e->input, e->param_offset, t->params, t->nparams)
+												 : NULL;
 		if (!which) continue;
 		json_array_append_new(
 			at, json_pack("[o, I, i, I]", which, (json_int_t)e->element, e->size, (json_int_t)e->bits));
@@ -298,9 +304,9 @@ static json_t *places(const json_t *before, const struct guided *s, const struct
 
 /* Single elements are searched inside one trial's inputs (src/runner/aim.c), and the
  * same inputs with these elements are the next trial. A condition behind a condition is
- * met in the one after. */
-static int aims_search(
-	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, struct err *err)
+ * met in the one after. out: the last inputs; its list is the caller's. */
+static int aims_search(struct grading *g, struct oracle_session *session, const struct trace *tr, int variant,
+	struct guided_inputs *out, struct err *err)
 {
 	struct guided *s = g->guided;
 	json_t *at = json_array();
@@ -320,14 +326,14 @@ static int aims_search(
 		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs)
 			rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
 		/* What its aims found stands in the next one, which judges it. */
-		json_t *more = places(at, s, t.params, t.nparams);
+		json_t *more = guided_places(at, s, -1, &t);
 		oracle_trial_release(&t);
 		g->v->guided += sides_taken(s, variant) > taken;
 		json_decref(at);
 		at = more;
 		if (!s->nplaced && sides_taken(s, variant) == taken) break;
 	}
-	json_decref(at);
+	*out = (struct guided_inputs){.number = number, .at = at};
 	return rc;
 }
 
@@ -394,7 +400,10 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	json_decref(kept);
 	/* What is still open may be a function of one number. */
 	if (!rc && !is_over_early) rc = roots_search(g, session, tr, variant, err);
-	if (!rc && !is_over_early && guided_has_aimed(g, variant)) rc = aims_search(g, session, tr, variant, err);
+	struct guided_inputs placed = {.at = NULL};
+	if (!rc && !is_over_early && guided_has_aimed(g, variant)) rc = aims_search(g, session, tr, variant, &placed, err);
+	if (!rc && placed.at) rc = guided_poles_search(g, session, tr, variant, &placed, err);
+	json_decref(placed.at);
 	oracle_session_end(session);
 	return rc ? rc : gates_judge(g, tr, variant, err);
 }

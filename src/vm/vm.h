@@ -187,19 +187,20 @@ struct vm_finding {
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an
  * end's d is the operand itself; a truth's is 1 and -1; of a sum, how much of the larger operand
  * the smaller is, less VM_TERM; of a step (a float cut to a whole number, a quotient or shift of
- * whole numbers), how far from another result than the first, below 0. */
+ * whole numbers), how far from another result than the first, below 0; of a pole, how far an
+ * operand is from where the operation gives no finite number (check_pole.c). */
 #define VM_TERM 0x1p-8 /* a smaller share of a sum counts for nothing */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch") \
 	X(SITE_DIGITS, "lost digits") X(SITE_GATE, "gate") X(SITE_TERM, "sum") \
-	X(SITE_STEP, "step")
+	X(SITE_STEP, "step") X(SITE_POLE, "pole")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
 /* Whether a site has one side, which ordinary numbers take at once: what is
  * told is that none did. */
-static inline bool vm_site_is_quiet(enum vm_site_kind k) { return k == SITE_TERM || k == SITE_STEP; }
+static inline bool vm_site_is_quiet(enum vm_site_kind k) { return k == SITE_TERM || k == SITE_STEP || k == SITE_POLE; }
 enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
 
 /* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
@@ -275,9 +276,14 @@ struct vm_site {
 	bool is_minimum;       /* an extreme of whole numbers, with a constant */
 	bool was_entered;      /* a loop that is turned: it is in its only turn */
 	double first[2];
-	double distance;       /* of a step: the first result */
-	bool has_first;        /* of a step: there was one */
-	bool has_digits;       /* of a step: it becomes a site of lost digits once another result was seen */
+	double distance; /* of a step: the first result */
+	bool has_first;  /* of a step: there was one */
+	bool has_digits; /* of a step: it becomes a site of lost digits once another result was seen */
+	/* A pole: the instruction that it is of, and where its operand meets it. */
+	int instr;
+	uint8_t operand;       /* VM_POLE_PRODUCT: of both together */
+	int8_t way;            /* -1: at `constant` and below, 1: at it and above */
+	int32_t pole;          /* of an end: its instruction's pole, which is looked at with it; -1: none */
 	int nfrom;             /* operands that are mixed too */
 	int from[3];           /* site of each; -1: not watched */
 	struct vm_fixed fixed; /* a comparison without a constant that is still open */
@@ -291,7 +297,10 @@ void vm_coverage_begin(struct vm_coverage *c);
 /* Before each launch of several. is_search: its inputs were made to take some side, so that one
  * lane that takes it is enough. */
 void vm_coverage_row(struct vm_coverage *c, bool is_search);
-int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out);
+int vm_coverage_sites(struct vm_coverage *c, const struct vm_site **out);
+/* Before each launch too: numbers that it is given, of which poles may be bounded. */
+struct vm_arg;
+void vm_coverage_args(struct vm_coverage *c, const struct vm_kernel *k, const struct vm_arg *args, int nargs);
 /* Different numbers that one operand of a comparison was in all trials, though the other's were
  * not; how many there are. */
 int vm_site_fixed(const struct vm_site *s, double out[VM_FIXED_MAX]);

@@ -492,7 +492,7 @@ static void test_same_elements(void **state)
 	const struct runner_site *first = site_of(&seen, 5), *second = site_of(&seen, 6);
 	assert_true(first && second);
 	const struct runner_aim aims[2] = {
-		{first->id, SIDE_ABOVE, first->constant}, {second->id, SIDE_BELOW, second->constant}};
+		{first->id, SIDE_ABOVE, first->constant, false}, {second->id, SIDE_BELOW, second->constant, false}};
 	trial_run(r, &other, aims, 2, 2000, &found);
 	assert_int_equal(found.coverage.nplaced, 2);
 	assert_int_not_equal(found.coverage.placed[0].element, found.coverage.placed[1].element);
@@ -518,7 +518,8 @@ static void test_shares(void **state)
 	const struct runner_site *first = site_of(&seen, 5), *second = site_of(&seen, 6);
 	assert_true(first && second);
 	/* No square is below 0: that search spends all that it has, the other one 46. */
-	const struct runner_aim aims[2] = {{first->id, SIDE_ABOVE, first->constant}, {second->id, SIDE_BELOW, NAN}};
+	const struct runner_aim aims[2] = {
+		{first->id, SIDE_ABOVE, first->constant, false}, {second->id, SIDE_BELOW, NAN, false}};
 	for (int k = 0; k < 2; k++) {
 		const struct runner_aim both[2] = {aims[k], aims[!k]};
 		int before = nruns;
@@ -529,6 +530,68 @@ static void test_shares(void **state)
 	}
 	runner_result_release(&seen);
 	replay_free(r);
+}
+
+/* The pole of line 5; its sites there are more than one. */
+static const struct runner_site *pole_of(const struct runner_result *r)
+{
+	for (int i = 0; i < r->coverage.nsites; i++)
+		if (r->coverage.sites[i].line == 5 && r->coverage.sites[i].kind == SITE_POLE) return &r->coverage.sites[i];
+	return NULL;
+}
+
+/* A pole is met exactly, and by a second number than the first one: each is named by its search. */
+static void test_poles(void **state)
+{
+	static const struct {
+		struct trial_of t;
+		double first;  /* one of the two; likewise the next */
+		double second; /* NaN: there is one alone */
+	} cases[] = {
+		{{F32,
+			 CONSTANT("c", "0.7", "f32") CONSTANT("one", "1.0",
+				 "f32") "%d = arith.subf %v, %c : tensor<16xf32>\n"
+						"%e = arith.mulf %d, %v : tensor<16xf32>\n%q = arith.divf %one, %e : tensor<16xf32>" AT(
+							5) "%m = arith.cmpf une, %q, %q : tensor<16xf32>\n",
+			 AS_INPUT},
+			0, (double)0.7f},
+		{{F32,
+			 CONSTANT("c", "0.7", "f32") "%d = arith.subf %v, %c : tensor<16xf32>\n"
+										 "%a = math.absf %d : tensor<16xf32>\n%q = math.rsqrt %a : tensor<16xf32>" AT(
+											 5) "%m = arith.cmpf une, %q, %q : tensor<16xf32>\n",
+			 AS_INPUT},
+			(double)0.7f, NAN},
+		/* Where the vm stops at a division of all lanes by zero, that is where it has to be. */
+		{{I32,
+			 "%one = arith.constant 1 : i32\n%e = tt.load %x : !tt.ptr<i32>\n%q = arith.divsi %one, %e : i32" AT(
+				 5) "%qs = tt.splat %q : i32 -> tensor<16xi32>\n%m = arith.cmpi ne, %qs, %v : tensor<16xi32>\n",
+			 AS_INPUT},
+			0, NAN},
+	};
+	int bad = 0;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		const struct trial_of t = cases[i].t;
+		struct runner_result seen, found;
+		given_fill(&t);
+		struct replay *r = replay_of(&t);
+		trial_run(r, &t, NULL, 0, 0, &seen);
+		const struct runner_site *s = pole_of(&seen);
+		assert_non_null(s);
+		struct runner_aim aim = {.site = s->id, .side = SIDE_EQUAL, .constant = s->constant, .is_pole = true};
+		trial_run(r, &t, &aim, 1, 2000, &found);
+		double at[2] = {NAN, NAN};
+		for (int k = 0; k < found.coverage.nplaced; k++)
+			at[found.coverage.placed[k].aim / RUNNER_AIMS_MAX] = value_of(&t, found.coverage.placed[k].bits);
+		bool is_both = !isnan(cases[i].second), ok = found.coverage.nplaced == 1 + is_both;
+		for (int k = 0; k < 1 + is_both; k++) ok &= at[k] == cases[i].first || at[k] == cases[i].second;
+		if (!ok || (is_both && at[0] == at[1]))
+			print_message("# %zu: %d placed, %.9g, %.9g\n", i, found.coverage.nplaced, at[0], at[1]);
+		bad += !ok || (is_both && at[0] == at[1]);
+		runner_result_release(&seen);
+		runner_result_release(&found);
+		replay_free(r);
+	}
+	assert_int_equal(bad, 0);
 }
 
 /* Where no element may be another, or none that the input has room for would do, nothing is placed,
@@ -623,8 +686,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_element), cmocka_unit_test(test_two_elements),
 		cmocka_unit_test(test_counts), cmocka_unit_test(test_windows_of_a_sum), cmocka_unit_test(test_two_aims),
-		cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed),
-		cmocka_unit_test(test_kernels_of_one_text)};
+		cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares), cmocka_unit_test(test_poles),
+		cmocka_unit_test(test_nothing_is_placed), cmocka_unit_test(test_kernels_of_one_text)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

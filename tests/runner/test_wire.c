@@ -19,10 +19,11 @@ static const char TRIAL[] =
 	"'output_offsets':[0,4096],'want_cost':true,'crosswise':false,'unchecked':false,'overlapped':false,'timed':false,"
 	"'deadline_ms':77,'compiled':['c'],'gpu':'H200','shared':[111,222],'want_coverage':true,'is_search':true,'want_"
 	"missed':true,"
-	"'aim':{'sides':[[5,1,0.5],[6,4,null]],'replays':9,'programs':11},'want_turned':true,'may_be_given':13,'seed':17}";
+	"'aim':{'sides':[[5,1,0.5,true],[6,4,null,false]],'replays':9,'programs':11},'want_turned':true,'may_be_given':13,'"
+	"seed':17}";
 static const char RESULT[] =
 	"{'coverage':{'sides':12,'taken':11,'sites':[[1,2,3,4,1,5,6,7.5,8.5,null,10.5,11.5,12.5,'mask',true,[0.5,-13.5]],"
-	"[21,22,23,24,2,3,2,1.5,2.5,3.5,4.5,5.5,null,'x',false,[]]],'placed':[[-1,31,4,32,33],[2,34,8,-35,0]],"
+	"[21,22,23,24,2,3,2,1.5,2.5,3.5,4.5,5.5,null,'x',false,[]]],'placed':[[-1,31,4,32,33,3],[2,34,8,-35,0,31]],"
 	"'missed':[[1,41,4,42,43],[-1,44,2,45,-1]],'small':[0.25,0.5],"
 	"'gate_line':41,'gate_matters':true},'fault':{'code':'slow','text':'took long','line':5,'row':6},"
 	"'has_lineage':true,'lineage':4,'lineage_output':1,'unwritten':18,'first_unwritten':19,"
@@ -134,7 +135,7 @@ static void test_again(void **state)
 	expect(&trial, "'want_cost':true", "'want_cost':false", "'want_cost':false");
 	/* What was not asked for is left out; without a place to go contents go nowhere. */
 	static const char *const absent[] = {"'compiled':['c'],", "'gpu':'H200',", "'shared':[111,222],",
-		"'want_coverage':true,", "'aim':{'sides':[[5,1,0.5],[6,4,null]],'replays':9,'programs':11},",
+		"'want_coverage':true,", "'aim':{'sides':[[5,1,0.5,true],[6,4,null,false]],'replays':9,'programs':11},",
 		"'want_turned':true,", "'may_be_given':13,"};
 	for (size_t i = 0; i < ARRAY_LEN(absent); i++) expect(&trial, absent[i], "", "");
 	expect(&trial, ",'seed':17", "", "");
@@ -317,8 +318,8 @@ static void test_bounds_of_results(void **state)
 		{"'mask',true", "'01234567890123456789012345678901',null", "'0123456789012345678901234567890',false"},
 		{"'mask',true", "7,true", "'',true"},
 		{"[0.5,-13.5]", "[1.5,2.5,3.5,4.5,5.5,6.5,7.5,8.5,9.5]", "[1.5,2.5,3.5,4.5,5.5,6.5,7.5,8.5]"},
-		{"[-1,31,4,32,33]", "[-7,-1,9,-3,-5]", "[-1,0,8,-3,-5]"},
-		{"[-1,31,4,32,33]", "[4294967296,0,-1,3,5]", "[2147483647,0,0,3,5]"},
+		{"[-1,31,4,32,33,3]", "[-7,-1,9,-3,-5,-1]", "[-1,0,8,-3,-5,0]"},
+		{"[-1,31,4,32,33,3]", "[4294967296,0,-1,3,5,4294967296]", "[2147483647,0,0,3,5,31]"},
 		/* Costs. */
 		{"[3,0,1,2,3,4,5,6,7,8,", "[-1,-1,-1,-2,-3,-4,-5,-6,-7,-8,", "[0,0,0,0,0,0,0,0,0,0,"},
 		{"[3,0,1,2,", "[4097,99,1,2,", "[4096,5,1,2,"},

@@ -355,9 +355,10 @@ static void test_ends_and_extremes(void **state)
 		4) "%r = math.exp %v : tensor<8xf32>" AT(5) STORED);
 	struct vm_coverage *c = vm_coverage_create(b.k);
 	const struct vm_site *s;
-	assert_int_equal(vm_coverage_sites(c, &s), 2);
+	assert_int_equal(vm_coverage_sites(c, &s), 3);
 	assert_int_equal(s[0].kind, SITE_EXTREME);
 	assert_int_equal(s[1].kind, SITE_END);
+	assert_int_equal(s[2].kind, SITE_POLE);
 	launch(&b, c, small);
 	assert_int_equal(s[0].taken & s[0].wanted, SIDE_ABOVE);
 	assert_int_equal(s[1].taken & s[1].wanted, 0);

@@ -38,6 +38,25 @@ static const struct {
 	{ONE("s", "sin", "x") TWO("p", "addf", "s", "two") MIN0("p"), true},
 	{ONE("e", "erf", "x") TWO("r", "minnumf", "e", "two"), false},
 	{ONE("e", "erf", "x") TWO("r", "maxnumf", "e", "two"), true},
+	/* Powers of one number vanish and overflow at different numbers, and even ones have a sign. */
+	{SQUARE OF_ABS TWO("t", "mulf", "s", "m") MIN0("t"), true},
+	{SQUARE TWO("t", "mulf", "s", "x") ONE("m", "absf", "t") MIN0("m"), true},
+	{SQUARE TWO("t", "mulf", "s", "x") TWO("f", "mulf", "x", "t") MIN0("f"), true},
+	{SQUARE TWO("t", "mulf", "s", "x") TWO("f", "mulf", "x", "t") MAX0("f"), false},
+	{SQUARE TWO("t", "mulf", "s", "x") MIN0("t"), false},
+	{SQUARE OF_ABS TWO("h", "mulf", "far", "m") TWO("t", "mulf", "s", "h") MIN0("t"), true},
+	{SQUARE OF_ABS TWO("t", "mulf", "s", "m") "%n = arith.negf %t : f32\n" MAX0("n"), true},
+	{SQUARE OF_ABS TWO("t", "mulf", "s", "m") "%n = arith.negf %t : f32\n" MIN0("n"), false},
+	{SQUARE "%low = arith.constant -3.0 : f32\n" TWO("h", "mulf", "x", "low") TWO("t", "mulf", "h", "x") MAX0("t"),
+		true},
+	/* Of two numbers one may vanish where the other overflows, and constants bring one there. */
+	{SQUARE "%y = tt.load %b : !tt.ptr<f32>\n" ONE("m", "absf", "y") TWO("t", "mulf", "s", "m") MIN0("t"), false},
+	{SQUARE "%tiny = arith.constant 1.0e-30 : f32\n" OF_ABS TWO("h", "mulf", "tiny", "m") TWO("t", "mulf", "s", "h")
+			MIN0("t"),
+		false},
+	{SQUARE "%g = scf.for %i = %izero to %eight step %ione iter_args(%acc = %s) -> (f32) : i32 {\n"
+			"%next = arith.mulf %acc, %x : f32\nscf.yield %next : f32\n}\n" ONE("m", "absf", "g") MIN0("m"),
+		false},
 	/* Not by anything but the inputs. */
 	{MIN0("x"), false},
 	{TWO("p", "addf", "x", "far") MIN0("p"), false},

@@ -11,6 +11,7 @@
  *   check_notes.c   masks, idle programs, coalescing
  *   check_narrow.c  what loses digits on its way to memory, in the program alone
  *   check_joint.c   masks that decide together
+ *   check_pole.c    operations that give no finite number at one value of an input
  *   check_aim.c     how far the lanes of one site are from a side, and what they hang on
  *   check_missed.c  what of its inputs a kernel does not use
  *   check_report.c  the life of all this
@@ -225,6 +226,11 @@ struct vm_joint {
 	bool is_open;
 	struct vm_joint_bits kept[2]; /* of the masks, as they were made last */
 };
+/* Numbers between two; none yet where lo > hi. */
+struct vm_span {
+	double lo;
+	double hi;
+};
 struct ptx_still;
 struct vm_coverage {
 	int nsites;
@@ -236,7 +242,10 @@ struct vm_coverage {
 	struct ptx_still **texts;   // (ninstrs): what is known of inline assembly on data, else NULL
 	bool is_turned;             /* some gate is: nothing is recorded meanwhile */
 	bool is_search;             /* of this launch (vm_coverage_row) */
-	int nopen;                  /* joints that some side is left of */
+	int npoles;
+	bool is_settled;         /* which poles some input may meet is known, of these numbers: */
+	struct vm_span *spans;   // (nvalues): what arguments were in all launches; NULL: there are no poles
+	int nopen;               /* joints that some side is left of */
 	int njoints;
 	struct vm_joint *joints;
 	uint8_t *joint_marks;   // (ninstrs): JOINT_ bits; NULL: there are no joints
@@ -270,6 +279,20 @@ void vm_still_find(const struct vm_program *p, bool *still);
 /* Marks, of (ninstrs), the instructions whose result LLVM leaves open in all lanes, as far as the
  * program alone says so. */
 void vm_undefined_find(const struct vm_program *p, bool *is_open);
+/* What holds each value for all inputs, when it is a number. spans: of (nvalues), arguments on the
+ * way in, all values on the way out. */
+void vm_spans_find(const struct vm_program *p, struct vm_span *spans);
+
+/* ---- check_pole.c ---- */
+/* Adds a site for each operation on data that gives no finite number somewhere. */
+void vm_poles_find(struct vm_coverage *c, const struct vm_program *p, const bool *is_data);
+/* What is wanted of a pole: SIDE_EQUAL where some input may meet it, by what arguments were. */
+void vm_poles_settle(struct vm_coverage *c);
+/* An end's look at its operand, which is the pole's too: from least to most. */
+void vm_pole_look(struct vm_coverage *c, const struct vm_site *end);
+#define VM_POLE_PRODUCT 255
+/* How far an operand, or a product of two, is from it; 0 where it is met. */
+double vm_pole_far(const struct vm_site *pole, double a, double b);
 
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */

@@ -46,6 +46,14 @@ static void named_find(struct aim_kernel *f)
 	}
 }
 
+/* How many operands the site looks at, from a->operand on. */
+static int operands_of(const struct vm_aim *a, const struct vm_instr *in)
+{
+	bool is_one = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH ||
+		(a->kind == SITE_POLE && a->pole.operand != VM_POLE_PRODUCT);
+	return is_one ? 1 : in->nsrc;
+}
+
 static void value_mark(struct aim_kernel *f, int value) { f->is_needed[value] = f->is_drawn[value] = true; }
 
 /* What the site looks at: its operands or its two masks, and the conditions of the
@@ -54,8 +62,7 @@ static void site_mark(const struct vm_aim *a, struct aim_kernel *f)
 {
 	const struct vm_program *p = f->p;
 	const struct vm_instr *in = &p->instrs[a->instr];
-	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
-	int first = is_truth ? a->operand : 0, end = a->joint ? first : is_truth ? first + 1 : in->nsrc;
+	int first = a->operand, end = a->joint ? first : first + operands_of(a, in);
 	for (int i = first; i < end; i++) value_mark(f, p->ids[in->src + i]);
 	for (int k = 0; a->joint && k < 2; k++) value_mark(f, a->joint->masks[k]);
 	for (int k = 0; k < a->nguards; k++) value_mark(f, p->ids[p->instrs[a->guards[k].instr].src]);
@@ -110,8 +117,11 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	for (int i = 0; s && i < c->njoints; i++)
 		if (c->joints[i].site == site && c->joints[i].is_open) joint = &c->joints[i];
 	if (joint) instr = joint->instr;
+	bool is_pole = s && s->kind == SITE_POLE;
+	if (is_pole) instr = s->instr;
 	bool is_known = s && instr >= 0 && s->kind != SITE_END && s->kind != SITE_SIGN && s->kind != SITE_DIGITS;
-	if (!is_known || (s->kind != SITE_COMPARE && side == SIDE_EQUAL) || (s->kind == SITE_STEP && !s->has_first))
+	if (!is_known || (s->kind != SITE_COMPARE && !is_pole && side == SIDE_EQUAL) ||
+		(s->kind == SITE_STEP && !s->has_first))
 		return NULL;
 	struct vm_aim *a = xcalloc(1, sizeof *a);
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
@@ -121,7 +131,10 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 		.joint = joint,
 		.instr = instr,
 		.kind = s->kind,
-		.operand = is_truth ? (int)s->constant : 0,
+		.operand = is_truth                            ? (int)s->constant
+			: is_pole && s->operand != VM_POLE_PRODUCT ? s->operand
+													   : 0,
+		.pole = *s,
 		.side = side};
 	guards_find(a, p);
 	followed_of(a, p);
@@ -359,6 +372,17 @@ static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, dou
 		}
 		return is_made;
 	}
+	if (a->kind == SITE_POLE) {
+		struct vm_reader x, y;
+		bool is_product = a->pole.operand == VM_POLE_PRODUCT;
+		bool is_made = vm_reader_make(c, in, a->operand, n, &x) && (!is_product || vm_reader_make(c, in, 1, n, &y));
+		for (int64_t at = 0; is_made && at < n; at += VM_STRIP) {
+			int64_t m = MIN(n - at, VM_STRIP);
+			const double *p = vm_reader_strip(&x, at, m), *q = is_product ? vm_reader_strip(&y, at, m) : NULL;
+			for (int64_t i = 0; i < m; i++) far[at + i] = vm_pole_far(&a->pole, p[i], q ? q[i] : 1);
+		}
+		return is_made;
+	}
 	if (a->kind == SITE_CLAMP) {
 		struct vm_reader x, bound;
 		bool is_made = vm_reader_make(c, in, 0, n, &x) &&
@@ -382,7 +406,15 @@ static void lane_choose(struct vm_aim *a, const struct vm_instr *in, const struc
 	if (a->nlanes < a->choose) a->nlanes++;
 	else at = (int64_t)(aim_draw(a, in, a->met, 5) % (uint64_t)(a->met + 1));
 	a->met++;
-	if (at < a->choose) a->lanes[at] = *lane;
+	/* The nearest to a pole is always among them: others may lie where a clamp leaves no slope. */
+	bool has_first = a->kind == SITE_POLE && a->met > 1;
+	if (has_first && lane->far < a->lanes[0].far) {
+		struct vm_aim_lane was = a->lanes[0];
+		a->lanes[0] = *lane;
+		if (at > 0 && at < a->choose) a->lanes[at] = was;
+		return;
+	}
+	if (at < a->choose && !(has_first && at == 0)) a->lanes[at] = *lane;
 }
 
 /* Either the lanes that were chosen before, which come in order, or any. */
@@ -402,8 +434,7 @@ static void lane_look(struct vm_aim *a, const struct vm_instr *in, struct vm_aim
 static void look(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_aim *a = c->aim;
-	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
-	int first = is_truth ? a->operand : 0, count = a->joint ? 0 : is_truth ? 1 : in->nsrc;
+	int first = a->operand, count = a->joint ? 0 : operands_of(a, in);
 	/* One lane where all operands are the same everywhere. */
 	int64_t n = 1;
 	for (int i = 0; i < count; i++)

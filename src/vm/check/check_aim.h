@@ -80,7 +80,8 @@ struct vm_aim {
 	const struct vm_joint *joint; /* of two masks that decide together; else NULL */
 	int nguards;
 	struct aim_guard guards[GUARDS_MAX]; /* branches that the site stands in, the innermost first */
-	int operand;                         /* of a truth: its bits */
+	int operand;                         /* of a truth: its bits; of a pole, what meets it */
+	struct vm_site pole;                 /* as the site was */
 	enum vm_side side;
 	uint64_t lot;     /* by which origins are kept; 0: none are, distances alone */
 	uint64_t weights; /* the last lot, until the next; 0: all sides of a mask count alike */

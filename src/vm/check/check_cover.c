@@ -155,7 +155,8 @@ struct vm_site *vm_site_add(
 		.line = p->locs[in->loc].line,
 		.column = p->locs[in->loc].column,
 		.wanted = wanted,
-		.constant = NAN};
+		.constant = NAN,
+		.pole = -1};
 	c->at[i] = c->nsites++;
 	return s;
 }
@@ -290,6 +291,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	for (int i = 0; i < p->ninstrs; i++) term_add(c, p, i, maker, is_data);
 	vm_gates_find(c, p, maker, is_data);
 	vm_joints_find(c, p, maker, is_data);
+	vm_poles_find(c, p, is_data);
 	free(watched);
 	free(is_data);
 	free(maker);
@@ -302,6 +304,7 @@ void vm_coverage_free(struct vm_coverage *c)
 	if (!c) return;
 	vm_joints_free(c);
 	vm_gates_free(c);
+	free(c->spans);
 	free(c->sites);
 	free(c->at);
 	free(c);
@@ -319,8 +322,9 @@ void vm_coverage_begin(struct vm_coverage *c)
 	}
 }
 
-int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out)
+int vm_coverage_sites(struct vm_coverage *c, const struct vm_site **out)
 {
+	if (!c->is_settled) vm_poles_settle(c);
 	*out = c->sites;
 	return c->nsites;
 }
@@ -501,8 +505,11 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		if (s->kind == SITE_COMPARE && isnan(s->constant) && !at) vm_fixed_look(s, x, y, m);
 	}
 	vm_site_close(s, c->coverage->is_search);
-	/* One that is watched as a number stays until it was another one. */
+	if (s->pole >= 0) vm_pole_look(c->coverage, s);
+	/* One that is watched as a number stays until it was another one, and an end
+	 * until its pole was met. */
 	if ((s->taken & s->wanted) != s->wanted || (s->number && s->results < 2)) return;
+	if (s->pole >= 0 && !c->coverage->sites[s->pole].taken) return;
 	c->coverage->at[in - c->coverage->first] = -1;
 	/* A step that gives several results may still lose the digits of each. */
 	if (s->kind != SITE_STEP || !s->has_digits) return;

@@ -28,6 +28,17 @@ struct range {
 	bool is;  /* some way leads to it */
 };
 
+/* What a value is of another one in the same lane: a power of it times a number, as x * x * |x| is
+ * of x. Two powers of one number do not vanish and overflow at once, so that their product is a
+ * number; and an even one has a sign. */
+struct power {
+	int base;      /* a value; of the most it is the value itself */
+	double shift;  /* by how many powers of two its numbers move where it vanishes and overflows */
+	bool is_even;  /* it is on one side of 0, */
+	bool is_below; /* on this; of an odd one, where the base is above it */
+};
+#define SHIFT_MAX 60 /* half of what lies between 1 and where an fp32 vanishes or overflows */
+
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
 
@@ -103,11 +114,12 @@ static struct range sum(struct range a, struct range b)
 }
 
 static double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
-static struct range product(struct range a, struct range b, bool is_square)
+/* is_one: both are powers of one number. */
+static struct range product(struct range a, struct range b, bool is_square, bool is_one)
 {
 	double w = times(a.lo, b.lo), x = times(a.lo, b.hi), y = times(a.hi, b.lo), z = times(a.hi, b.hi);
 	if (is_square) return make(has_zero(a) ? 0 : fmin(w, z), fmax(w, z), a.nan);
-	bool vanishes = (has_zero(a) && is_infinite(b)) || (is_infinite(a) && has_zero(b));
+	bool vanishes = !is_one && ((has_zero(a) && is_infinite(b)) || (is_infinite(a) && has_zero(b)));
 	return make(fmin(fmin(w, x), fmin(y, z)), fmax(fmax(w, x), fmax(y, z)), a.nan || b.nan || vanishes);
 }
 
@@ -203,18 +215,19 @@ static struct range clamped(struct range x, struct range lo, struct range hi, bo
 	return r;
 }
 
-/* An operation of floats; false: nothing is known of it. */
-static bool map_floats(int map_op, const struct range *a, bool is_square, enum elem e, struct range *out)
+/* An operation of floats; false: nothing is known of it. is_square, is_one: its first two operands
+ * are one value, or powers of one. */
+static bool map_floats(int map_op, const struct range *a, bool is_square, bool is_one, enum elem e, struct range *out)
 {
 	struct range r;
 	if (monotone(map_op, a[0], e, out)) return true;
 	switch (map_op) {
 	case MAP_ADDF: r = sum(a[0], a[1]); break;
 	case MAP_SUBF: r = sum(a[0], negated(a[1])); break;
-	case MAP_MULF: r = product(a[0], a[1], is_square); break;
-	case MAP_FMA: r = sum(product(a[0], a[1], is_square), a[2]); break;
-	case MAP_FMS: r = sum(product(a[0], a[1], is_square), negated(a[2])); break;
-	case MAP_FNMA: r = sum(a[2], negated(product(a[0], a[1], is_square))); break;
+	case MAP_MULF: r = product(a[0], a[1], is_square, is_one); break;
+	case MAP_FMA: r = sum(product(a[0], a[1], is_square, false), a[2]); break;
+	case MAP_FMS: r = sum(product(a[0], a[1], is_square, false), negated(a[2])); break;
+	case MAP_FNMA: r = sum(a[2], negated(product(a[0], a[1], is_square, false))); break;
 	case MAP_DIVF:
 	case MAP_PRECISE_DIVF: r = quotient(a[0], a[1]); break;
 	case MAP_RCP: r = quotient(make(1, 1, false), a[0]); break;
@@ -276,14 +289,19 @@ static struct range compared(struct range a, struct range b, int orders)
 	return make((possible & ~orders) == 0, (possible & orders) != 0, false);
 }
 
-static struct range map_range(const struct vm_program *p, const struct vm_instr *in, const struct range *a)
+static struct range map_range(
+	const struct vm_program *p, const struct vm_instr *in, const struct range *a, const struct power *powers)
 {
 	enum elem e = (enum elem)in->result_elem;
 	bool is_square = in->nsrc > 1 && src_id(p, in, 0) == src_id(p, in, 1);
 	struct range r = anything(e);
 	int map_op = in->number == NUMBER_MAP ? in->imm[1] : in->map_op;
 	if (map_op >= 0) {
-		bool known = elem_is_float(e) ? map_floats(map_op, a, is_square, e, &r) : map_ints(map_op, a, e, &r);
+		const struct power *own = &powers[dst_id(p, in, 0)];
+		bool is_one = own->base != dst_id(p, in, 0);
+		bool known = elem_is_float(e) ? map_floats(map_op, a, is_square, is_one, e, &r) : map_ints(map_op, a, e, &r);
+		if (known && own->is_even && own->is_below) r.hi = fmin(r.hi, 0);
+		if (known && own->is_even && !own->is_below) r.lo = fmax(r.lo, 0);
 		return known ? r : anything(e);
 	}
 	switch (in->number) {
@@ -294,6 +312,68 @@ static struct range map_range(const struct vm_program *p, const struct vm_instr 
 	case NUMBER_FROM_UNSIGNED: return a[0].lo >= 0 ? rounded(make(a[0].lo, a[0].hi, false), e, 0) : r;
 	default: return r;
 	}
+}
+
+/* ---- powers ---- */
+
+/* The powers of two in a constant; NaN: the value is none, or 0. */
+static double constant_shift(double constant)
+{
+	return isfinite(constant) && constant != 0 ? fabs(log2(fabs(constant))) : NAN;
+}
+
+static struct power power_of(
+	const struct vm_program *p, const struct vm_instr *in, const struct power *powers, const double *constant)
+{
+	struct power own = {.base = dst_id(p, in, 0)}, x = powers[src_id(p, in, 0)];
+	if (in->op != OP_MAP || in->result_elem != ELEM_F32 || in->elem != ELEM_F32) return own;
+	/* A sign, a constant's factor, or a product of two powers of one base. */
+	if (in->map_op == MAP_NEGF) {
+		x.is_below = !x.is_below;
+	} else if (in->map_op == MAP_ABSF) {
+		x.is_even = true;
+		x.is_below = false;
+	} else if (in->map_op == MAP_MULF) {
+		struct power y = powers[src_id(p, in, 1)];
+		double first = constant[src_id(p, in, 0)], second = constant[src_id(p, in, 1)];
+		if (!isnan(constant_shift(first))) {
+			y.shift += constant_shift(first);
+			y.is_below ^= first < 0;
+			x = y;
+		} else if (!isnan(constant_shift(second))) {
+			x.shift += constant_shift(second);
+			x.is_below ^= second < 0;
+		} else {
+			if (x.base != y.base) return own;
+			x.shift += y.shift;
+			x.is_even = x.is_even == y.is_even;
+			x.is_below ^= y.is_below;
+		}
+	} else {
+		return own;
+	}
+	return x.shift <= SHIFT_MAX ? x : own;
+}
+
+/* (nvalues), heap. Values of loops and of other shapes are bases of their own: another turn's
+ * number, or another lane's, is another one. */
+static struct power *powers_find(const struct vm_program *p)
+{
+	struct power *powers = xmalloc(((size_t)p->nvalues + 1) * sizeof *powers);
+	double *constant = xmalloc(((size_t)p->nvalues + 1) * sizeof *constant);
+	for (int i = 0; i < p->nvalues; i++) {
+		powers[i] = (struct power){.base = i};
+		constant[i] = NAN;
+	}
+	for (int i = 0; i < p->nconsts; i++) constant[p->consts[i].value] = vm_constant_of(p, p->consts[i].value);
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		/* A number for all lanes is the same number in each. */
+		if (in->op == OP_SPLAT) constant[dst_id(p, in, 0)] = constant[src_id(p, in, 0)];
+		if (in->ndst == 1 && in->nsrc) powers[dst_id(p, in, 0)] = power_of(p, in, powers, constant);
+	}
+	free(constant);
+	return powers;
 }
 
 /* ---- a program ---- */
@@ -336,13 +416,14 @@ static struct range loaded(const struct vm_program *p, const struct vm_instr *in
 }
 
 /* The result of an instruction whose operands have ranges. */
-static struct range result_range(const struct vm_program *p, const struct vm_instr *in, const struct range *of)
+static struct range result_range(
+	const struct vm_program *p, const struct vm_instr *in, const struct range *of, const struct power *powers)
 {
 	struct range a[3] = {{0}};
 	enum elem e = p->values[dst_id(p, in, 0)].elem;
 	for (int s = 0; s < in->nsrc && s < 3; s++) a[s] = of[src_id(p, in, s)];
 	switch (in->op) {
-	case OP_MAP: return in->nsrc <= 3 ? map_range(p, in, a) : anything(e);
+	case OP_MAP: return in->nsrc <= 3 ? map_range(p, in, a, powers) : anything(e);
 	case OP_SELECT: return a[0].lo == a[0].hi ? a[a[0].lo == 0 ? 2 : 1] : either(a[1], a[2]);
 	case OP_SPLAT:
 	case OP_UNSPLAT:
@@ -375,7 +456,8 @@ static bool widen(struct range *r, struct range by, bool has_patience)
 	return true;
 }
 
-static bool walk_step(const struct vm_program *p, const struct vm_instr *in, struct range *of, bool has_patience)
+static bool walk_step(const struct vm_program *p, const struct vm_instr *in, struct range *of,
+	const struct power *powers, bool has_patience)
 {
 	bool changed = false;
 	if (in->op == OP_MOVE) {
@@ -388,7 +470,7 @@ static bool walk_step(const struct vm_program *p, const struct vm_instr *in, str
 	for (int d = 0; d < in->ndst; d++) {
 		int id = dst_id(p, in, d);
 		bool is_first = d == 0 || in->op == OP_SPLIT;
-		struct range r = is_first ? result_range(p, in, of) : anything(p->values[id].elem);
+		struct range r = is_first ? result_range(p, in, of, powers) : anything(p->values[id].elem);
 		changed |= widen(&of[id], r, has_patience);
 	}
 	return changed;
@@ -404,29 +486,42 @@ static void constants_put(const struct vm_program *p, struct range *of)
 	}
 }
 
-/* (nvalues), heap */
-static struct range *ranges_find(const struct vm_program *p)
+/* (nvalues), heap. spans: of (nvalues), what arguments are known to be; NULL: anything. */
+static struct range *ranges_find(const struct vm_program *p, const struct vm_span *spans)
 {
 	struct range *of = xcalloc((size_t)p->nvalues + 1, sizeof *of);
 	bool *is_made = xcalloc((size_t)p->nvalues + 1, sizeof *is_made);
 	for (int i = 0; i < p->ninstrs; i++)
 		for (int d = 0; d < p->instrs[i].ndst; d++) is_made[dst_id(p, &p->instrs[i], d)] = true;
-	for (int i = 0; i < p->nvalues; i++)
-		if (!is_made[i]) of[i] = anything(p->values[i].elem); /* arguments */
+	for (int i = 0; i < p->nvalues; i++) {
+		if (is_made[i]) continue;
+		bool is_known = spans && spans[i].lo <= spans[i].hi;
+		of[i] = is_known ? make(spans[i].lo, spans[i].hi, false) : anything(p->values[i].elem); /* arguments */
+	}
 	constants_put(p, of);
+	struct power *powers = powers_find(p);
 	bool changed = true;
 	for (int walk = 0; changed; walk++) {
 		changed = false;
-		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, walk < PATIENCE);
+		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, powers, walk < PATIENCE);
 	}
+	free(powers);
 	free(is_made);
 	return of;
 }
 
 void vm_still_find(const struct vm_program *p, bool *still)
 {
-	struct range *of = ranges_find(p);
+	struct range *of = ranges_find(p, NULL);
 	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
+	free(of);
+}
+
+void vm_spans_find(const struct vm_program *p, struct vm_span *spans)
+{
+	struct range *of = ranges_find(p, spans);
+	for (int i = 0; i < p->nvalues; i++)
+		spans[i] = of[i].is ? (struct vm_span){of[i].lo, of[i].hi} : (struct vm_span){-INFINITY, INFINITY};
 	free(of);
 }
 
@@ -533,7 +628,7 @@ static bool is_undefined(const struct known *k, const struct vm_instr *in)
 void vm_undefined_find(const struct vm_program *p, bool *is_open)
 {
 	size_t n = (size_t)p->nvalues + 1;
-	struct known k = {p, ranges_find(p), xcalloc(n, sizeof(bool)), xcalloc(n, sizeof(int))};
+	struct known k = {p, ranges_find(p, NULL), xcalloc(n, sizeof(bool)), xcalloc(n, sizeof(int))};
 	nans_find(&k);
 	makers_find(&k);
 	for (int i = 0; i < p->ninstrs; i++) is_open[i] = is_undefined(&k, &p->instrs[i]);
