@@ -153,7 +153,8 @@ print(then == held(), not access, sum(r[2] == "r--p" for r in moved) > 5, any(r[
 
 def test_aside(tap):
     """Tables of libraries that are put aside are what they were."""
-    found = subprocess.run([sys.executable, "-c", ASIDE, client.LIBRARY], capture_output=True, text=True, cwd=client.ROOT)
+    found = subprocess.run([sys.executable, "-c", ASIDE, client.LIBRARY], capture_output=True, text=True,
+                           cwd=client.ROOT)
     tap.check(found.stdout.split() == ["True"] * 5, "tables that are put aside stay, with what is in them",
               found.stdout + found.stderr[-400:])
 
