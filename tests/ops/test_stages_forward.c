@@ -223,6 +223,7 @@ static void test_linear(void)
 	for (size_t k = 0; k < ARRAY_LEN(linear_cases) * ARRAY_LEN(T_cases); k++) {
 		const struct linear_case *q = &linear_cases[k / ARRAY_LEN(T_cases)];
 		int T = T_cases[k % ARRAY_LEN(T_cases)], ld = q->in + ops->tail;
+		if (q->in > 4096 && T > 5) continue; /* long sums: what is said of many rows is said above */
 		if (!ops->tail && q->r)
 			continue; /* a backend without tail makes the thin products itself: tested as tail against adapters below */
 		struct linear l;
