@@ -110,20 +110,19 @@ struct vm_code {
 	bool is_bulk;
 };
 
-/* Atomics of a program that are on their way: relaxed ones whose result
- * nobody uses (exec_atomic.c).
- */
+/* Atomics of a program that are on their way: relaxed ones whose result nobody
+ * uses (exec_atomic.c). */
 #define VM_LATE_MAX 64
 struct vm_late {
 	bool takes; /* the next such atomic */
 	int n;
 	int meetings; /* atomics of the program since the first of these */
 	struct vm_late_item {
-		uint8_t *at;
-		uint64_t index; /* of its buffer */
-		uint8_t value[8];
-		uint8_t elem;
-		uint8_t kind;
+		uint8_t *at;      /* where it arrives */
+		uint64_t index;   /* of its buffer */
+		uint8_t value[8]; /* its operand */
+		uint8_t elem;     /* enum elem of that */
+		uint8_t kind;     /* what it does with it (lower_memory.c, rmw_names) */
 	} items[VM_LATE_MAX];
 };
 
