@@ -68,7 +68,7 @@ static __global__ void __launch_bounds__(HEAD_WARPS *WARP, WHOLE &&HD <= 128 ? 8
 	}
 	int page = -1;
 	if (a.kpages && !is_q && sequence >= 0) page = a.b.table[(int64_t)sequence * a.b.pages + pos / OPS_PAGE];
-	grid_begin();
+	grid_begin_of(a.T);
 	if (!exists) return;
 	const bf16 *from = a.qkv + ((int64_t)row * heads + head) * width;
 	float low[PAIRS] = {}, high[PAIRS] = {};

@@ -349,6 +349,17 @@ static __device__ __forceinline__ void grid_begin(void)
 #endif
 }
 
+/* The same where there are so few rows that the next kernel's blocks find room beside this one's,
+ * and read nothing ahead of its own grid_begin but weights: it may start at once. */
+#define GRID_ROWS_FEW 2
+static __device__ __forceinline__ void grid_begin_of(int rows)
+{
+#if HOPPER_CODE
+	if (rows <= GRID_ROWS_FEW) cudaTriggerProgrammaticLaunchCompletion();
+#endif
+	grid_begin();
+}
+
 struct launch {
 	dim3 grid;           /* blocks */
 	dim3 block;          /* threads */

@@ -418,7 +418,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 	struct item it = share.begin, next = {};
 	if (share.count > 1) next = item_next(a, it);
 	if (is_fetcher && share.count) ring_begin<HD>(ring, barriers, a, it, next, share.count > 1, true);
-	grid_begin();
+	grid_begin_of(a.T);
 	surplus_clear(a, a.NH * HD);
 	if (!share.count) return;
 	if (is_fetcher) ring_begin<HD>(ring, barriers, a, it, next, share.count > 1, false);

@@ -342,7 +342,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	bool has_thin = group && is_fetched_once;
 	if (has_thin && a.is_early) thin_fetch(s.thin, a, stride, 0, column0, columns);
 	rows_clear(a, s.tile, stride, a.rows, a.held);
-	grid_begin();
+	grid_begin_of(a.T);
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;

@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(THREADS, 1) row_kernel(const struct row
 	bf16x8 value = zero8(), weight = zero8();
 	/* The norm's weights come while the kernel before still runs. */
 	if (exists) weight = load8(a.w + column);
-	grid_begin();
+	grid_begin_of(a.T);
 	if (a.arrived && !row && !threadIdx.x) *a.arrived = 0;
 	if (exists) {
 		value = eight_value<SOURCE>(eight_load<SOURCE>(a, row, column));
