@@ -175,16 +175,20 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	struct attempt own = *asked, *a = &own;
 	int64_t ms = TRIAL_MS + TIMES_THE_VM * g->vm_ns / 1000000;
 	if (!a->asker) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
-	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
-	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
+	/* The management library takes milliseconds to answer, so it is asked before the
+	 * lock and behind it: the window is the longer for it, and nobody else's timing
+	 * waits for the answers. */
 	struct gpu_window window;
 	struct gpu_seen seen = {.others = -1, .activity = -1};
 	if (a->asker) gpu_watch_begin(g->on->watch, &window);
+	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
+	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
-	/* Who else was there is asked before anybody else may come. */
+	/* Ours are counted while none can come or go. One that starts behind the lock has no context
+	 * yet when the library answers. */
 	int nown = runner_pool_count(g->on->runners) + atomic_load(&g->on->njobs);
-	if (a->asker) gpu_watch_end(g->on->watch, &window, nown, &seen);
 	gpu_lock_release(lock);
+	if (a->asker) gpu_watch_end(g->on->watch, &window, nown, &seen);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
 	if (rc) return rc == ERR_INFRA ? rc : gpu_runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;

@@ -5,11 +5,14 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PROCESSES_MAX 128
 #define SAMPLES_MAX 256
 #define PARENTS_MAX 64
+#define SAMPLE_MS 300 /* the driver has a sample each 200 ms (measured on an H200) */
+#define NAP_MS 10
 
 /* As NVML's header has them. */
 struct nvml_process {
@@ -86,6 +89,21 @@ static unsigned samples_take(struct gpu_watch *w, unsigned long long since_us, s
 	return w->samples(w->device, list, &count, since_us) ? 0 : MIN(count, SAMPLES_MAX);
 }
 
+static unsigned long long newest_of(const struct nvml_sample *list, unsigned n)
+{
+	unsigned long long newest = 0;
+	for (unsigned i = 0; i < n; i++) newest = MAX(newest, list[i].time_us);
+	return newest;
+}
+
+/* By the clock of the samples. */
+static unsigned long long now_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (unsigned long long)t.tv_sec * 1000000 + (unsigned long long)t.tv_nsec / 1000;
+}
+
 void gpu_watch_begin(struct gpu_watch *w, struct gpu_window *out)
 {
 	*out = (struct gpu_window){0};
@@ -93,7 +111,7 @@ void gpu_watch_begin(struct gpu_watch *w, struct gpu_window *out)
 	struct nvml_sample list[SAMPLES_MAX];
 	pthread_mutex_lock(&w->lock);
 	unsigned n = samples_take(w, w->newest_us, list);
-	for (unsigned i = 0; i < n; i++) w->newest_us = MAX(w->newest_us, list[i].time_us);
+	w->newest_us = MAX(w->newest_us, newest_of(list, n));
 	out->since_us = w->newest_us;
 	pthread_mutex_unlock(&w->lock);
 }
@@ -142,12 +160,10 @@ void gpu_watch_end(struct gpu_watch *w, const struct gpu_window *window, int now
 	*out = (struct gpu_seen){.others = -1, .activity = -1};
 	if (!w) return;
 	struct nvml_process list[PROCESSES_MAX];
-	struct nvml_sample samples[SAMPLES_MAX];
-	pthread_mutex_lock(&w->lock);
-	unsigned n = processes(w, list), nsamples = samples_take(w, window->since_us, samples);
-	pthread_mutex_unlock(&w->lock);
+	unsigned long long end_us = now_us();
 
 	/* Whose they are. Those that nobody here knows are ours as long as ours are missing. */
+	unsigned n = processes(w, list);
 	int ours = 0, unknown = 0;
 	out->others = out->activity = 0;
 	for (unsigned i = 0; i < n; i++) {
@@ -158,6 +174,15 @@ void gpu_watch_end(struct gpu_watch *w, const struct gpu_window *window, int now
 	}
 	int left_over = MAX(0, unknown - MAX(0, nown - ours));
 	out->others += left_over;
+
+	/* A timing is shorter than the time between two samples, so what somebody else did in it is in
+	 * the first sample behind it. Where nobody else is there, nothing is waited for. */
+	struct nvml_sample samples[SAMPLES_MAX];
+	unsigned nsamples = samples_take(w, window->since_us, samples);
+	for (int ms = 0; ms < SAMPLE_MS && out->others && newest_of(samples, nsamples) < end_us; ms += NAP_MS) {
+		nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
+		nsamples = samples_take(w, window->since_us, samples);
+	}
 
 	/* What computed in the window. A process that cannot be told from ours is not charged. */
 	for (unsigned i = 0; i < nsamples; i++) {

@@ -13,7 +13,7 @@
 struct gpu_watch;
 struct gpu_seen {
 	int others;    /* processes of others on the GPU; -1: not known */
-	int activity;  /* of those, how many computed in the window; -1: not known */
+	int activity;  /* of those, how many computed in the window, or up to a sample behind it; -1: not known */
 	char text[96]; /* one that computed, for people */
 };
 /* One window. Each thread has its own: the next one's begins while the last one's
@@ -26,7 +26,8 @@ struct gpu_window {
 struct gpu_watch *gpu_watch_open(const char *library, const char *uuid, char *text, size_t len);
 void gpu_watch_close(struct gpu_watch *w);
 /* A window opens, and ends. nown: our own processes with a context on the GPU. w may
- * be NULL. Thread-safe. */
+ * be NULL. Where others are there the end takes up to 0.3 s, until the driver has looked at them
+ * once more. Thread-safe. */
 void gpu_watch_begin(struct gpu_watch *w, struct gpu_window *out);
 void gpu_watch_end(struct gpu_watch *w, const struct gpu_window *window, int nown, struct gpu_seen *out);
 #endif

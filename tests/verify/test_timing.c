@@ -175,6 +175,7 @@ static void test_lock_is_descriptor_zero(void **state)
 
 static void *nvml;
 static void say(const char *name) { ((void (*)(void))dlsym(nvml, name))(); }
+static void late(unsigned n) { ((void (*)(unsigned))dlsym(nvml, "fake_late"))(n); }
 static void process(unsigned pid) { ((void (*)(unsigned))dlsym(nvml, "fake_process"))(pid); }
 static void sample(unsigned pid, unsigned long long at, unsigned sm)
 {
@@ -230,6 +231,23 @@ static void test_others(void **state)
 	assert_true(seen.activity == 1);
 	gpu_watch_end(w, &later, 2, &seen);
 	assert_true(seen.activity == 0);
+
+	/* The driver looks less often than a timing is long: what it sees first
+	 * after the end counts. */
+	gpu_watch_begin(w, &window);
+	sample(parent, (unsigned long long)time(NULL) * 1000000 + 5000000, 90);
+	late(3);
+	gpu_watch_end(w, &window, 2, &seen);
+	assert_true(seen.activity == 1);
+	/* Where nobody else is there, nothing is waited for. */
+	say("fake_clear");
+	process(self);
+	gpu_watch_begin(w, &window);
+	sample(self, (unsigned long long)time(NULL) * 1000000 + 9000000, 90);
+	late(3);
+	gpu_watch_end(w, &window, 1, &seen);
+	assert_true(seen.others == 0 && seen.activity == 0);
+	assert_int_equal(((unsigned (*)(void))dlsym(nvml, "fake_late_left"))(), 2);
 
 	/* A process of another hone, which is none of our children, keeps to the
 	 * lock whatever it does. */
