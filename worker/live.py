@@ -96,9 +96,12 @@ class Live:
                        for k, v in job["input_kwargs"].items()}
 
     def input(self, spec, at):
-        values = image(self.given, at, DTYPES[spec["dtype"]], spec["shape"], spec["stride"])
-        to = torch.empty_strided(spec["shape"], spec["stride"], dtype=values.dtype, device=self.device)
-        return to.copy_(values).requires_grad_(bool(spec.get("requires_grad")))
+        """An input with its layout, which may have several elements at one place (an expanded one):
+        its memory is copied, not its elements."""
+        dtype = DTYPES[spec["dtype"]]
+        memory = image(self.given, at, dtype, [at["bytes"] // dtype.itemsize], [1]).to(self.device, copy=True)
+        laid = torch.empty(0, dtype=dtype, device=self.device).set_(memory, 0, spec["shape"], spec["stride"])
+        return laid.requires_grad_(bool(spec.get("requires_grad")))
 
     def state(self, given, known):
         """Parameters of the reference's name, shape and dtype get the trial's values. One of
