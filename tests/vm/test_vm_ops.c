@@ -503,6 +503,33 @@ static void test_scans(void **state)
 	}
 }
 
+/* Pairs (a, b) before (c, d) give (a c, b c + d), from either end: both operands go one way. */
+static void test_scans_of_pairs(void **state)
+{
+	int32_t x[N], y[N], r[N];
+	for (int i = 0; i < N; i++) {
+		x[i] = i % 5 - 2 ? i % 5 - 2 : 3;
+		y[i] = (i * 7 + 3) % 11 - 4;
+	}
+	for (int is_reverse = 0; is_reverse < 2; is_reverse++) {
+		char body[640];
+		snprintf(body, sizeof body,
+			"%%s:2 = \"tt.scan\"(%%x, %%y) <{axis = 0 : i32, reverse = %s}> ({\n"
+			"^bb0(%%u: i32, %%v: i32, %%w: i32, %%z: i32):\n%%p = arith.muli %%u, %%w : i32\n"
+			"%%m = arith.muli %%v, %%w : i32\n%%q = arith.addi %%m, %%z : i32\ntt.scan.return %%p, %%q : i32, i32\n"
+			"}) : (" T "i32>, " T "i32>) -> (" T "i32>, " T "i32>)\n%%r = arith.subi %%s#0, %%s#1 : " T "i32>",
+			is_reverse ? "true" : "false");
+		RUN("i32", "i32", body, x, y, r);
+		uint32_t p = 1, q = 0;
+		for (int n = 0; n < N; n++) {
+			int i = is_reverse ? N - 1 - n : n;
+			p *= (uint32_t)x[i];
+			q = q * (uint32_t)x[i] + (uint32_t)y[i];
+			if (r[i] != (int32_t)(p - q)) fail_msg("reverse %d: element %d is %d", is_reverse, i, r[i]);
+		}
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -519,6 +546,7 @@ int main(void)
 		cmocka_unit_test(test_broadcast_of_written_out_splat),
 		cmocka_unit_test(test_scales),
 		cmocka_unit_test(test_scans),
+		cmocka_unit_test(test_scans_of_pairs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
