@@ -249,7 +249,8 @@ class Emitter:
         lines.append(ast.unparse(ast.fix_missing_locations(node)))
         text = "\n".join(lines) + f"\nreturn {entry['name']}\n"
         if text not in self.functions:
-            name = f"_{entry['name']}_{len(self.functions)}"
+            # Two underscores in front would be another name inside of the class.
+            name = f"_{entry['name'].lstrip('_') or 'kernel'}_{len(self.functions)}"
             self.functions[text] = name
             self.out.append(f"\ndef _make{name}():\n{textwrap.indent(text, '    ')}\n\n{name} = _make{name}()\n")
         return self.functions[text]

@@ -39,7 +39,8 @@ struct err {
 };
 /* Sets e (if not NULL) and returns code, so that `return err_set(e, ERR_IO, ...)` is the idiom. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Puts "context: " before the text that e already has; returns e's code. */
+/* Puts "context: " before the text that e already has; returns e's code, which is 0 without an e:
+ * where e may be NULL the code at hand is returned instead. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *err_name(int code);
 
@@ -91,9 +92,10 @@ void str_vprintf(struct str *s, const char *fmt, va_list ap);
 void str_clear(struct str *s); /* len = 0, memory kept */
 void str_release(struct str *s);
 
-/* In place: what would move a terminal's cursor, change its colours or turn the direction of text
- * becomes '?': control characters but line feed and tab, C1 controls, marks of direction, broken
- * UTF-8. For text of strangers that people are to see. Never longer than before. */
+/* In place: what would move a terminal's cursor, change its colours, turn the direction of text or
+ * not be seen becomes '?': control characters but line feed and tab, C1 controls, marks of
+ * direction, characters without width, broken UTF-8. For text of strangers that people are to see.
+ * Never longer than before, and UTF-8 afterwards. */
 void text_make_printable(char *s);
 
 /* A view of bytes that someone else owns. */
@@ -141,7 +143,8 @@ int dir_clean(const char *path, struct err *err);
  * and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
 /* Calls fn for each row of a JSONL file, plain or gzip; blank lines are skipped, anything but
- * an object is an error. where is "path:line"; line_max in bytes. Stops at the first error. */
+ * an object is an error. where is "path:line"; line_max in bytes, and a file of more than 4 GiB is
+ * ERR_LIMIT. Stops at the first error. */
 #define JSONL_LINE_MAX ((size_t)16 << 20)   /* for rows of prompts and answers; task sets have their own */
 typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err);
@@ -149,6 +152,7 @@ int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struc
 typedef int jsonl_line_fn(void *ctx, const char *line, size_t len, const char *where, struct err *err);
 int jsonl_lines(const char *path, size_t line_max, jsonl_line_fn *fn, void *ctx, struct err *err);
 void jsonl_put(struct str *text, const json_t *row); /* one line, sorted keys */
+bool jsonl_is_name(const char *path);                /* whether it ends as such a file's: .jsonl or .jsonl.gz */
 /* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
 int jsonl_write(const char *path, const struct str *text, struct err *err);
 bool path_exists(const char *path);
@@ -286,7 +290,8 @@ int memfd_make(const char *name, size_t bytes, struct err *err);
 
 /* ---- JSON (jansson) and YAML (libyaml) ---- */
 
-/* An error names `what`, the line and the column. */
+/* An error names `what`, the line and the column; of a text of one line, which mostly is a row of a
+ * file that `what` has the line of, the column alone. */
 int json_parse(const char *text, size_t len, const char *what, json_t **out, struct err *err);
 int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err);
 /* Flag of json_dumps for what people read: 0.1, and not 0.10000000000000001. */
@@ -294,6 +299,7 @@ int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err)
 int json_save(const char *path, const json_t *value, struct err *err); /* atomic, indented, sorted keys */
 /* A number, or `absent` for null, for what is there not, and for what is no number. */
 double json_real_or(const json_t *v, double absent);
+json_t *json_finite(double x); /* the other way: null for infinities and NaN, for which JSON has no number */
 /* Field readers: error text names `what` and the field. `get` insists, `opt` leaves *out alone when
  * the field is absent or null. */
 int json_get_int(

@@ -363,11 +363,7 @@ int dir_remove(const char *path, struct err *err)
 	return rc;
 }
 
-static bool ends_in_tmp(const char *name)
-{
-	size_t n = strlen(name);
-	return n > 4 && !strcmp(name + n - 4, ".tmp");
-}
+static bool ends_in_tmp(const char *name) { return text_ends_in(name, ".tmp"); }
 
 /* NAME.PID.tmp or NAME.PID.N.tmp: a number stands before the ending. */
 static bool is_written_beside(const char *name)

@@ -2,6 +2,7 @@
  * bounded by jansson (2,048), errors name the file, line and column. The field readers make a
  * missing or wrong field as informative as a syntax error. */
 #include "base/base.h"
+#include <math.h>
 #include <stdlib.h>
 
 int json_parse(const char *text, size_t len, const char *what, json_t **out, struct err *err)
@@ -120,3 +121,4 @@ int json_opt_str(const json_t *o, const char *what, const char *field, const cha
 }
 
 double json_real_or(const json_t *v, double absent) { return json_is_number(v) ? json_number_value(v) : absent; }
+json_t *json_finite(double x) { return isfinite(x) ? json_real(x) : json_null(); }

@@ -91,6 +91,8 @@ int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struc
 	return jsonl_lines(path, line_max, row_pass, &r, err);
 }
 
+bool jsonl_is_name(const char *path) { return text_ends_in(path, ".jsonl") || text_ends_in(path, ".jsonl.gz"); }
+
 /* ---- writing ---- */
 
 void jsonl_put(struct str *text, const json_t *row)
@@ -127,9 +129,8 @@ static int gzip(const struct str *in, struct str *out, struct err *err)
 
 int jsonl_write(const char *path, const struct str *text, struct err *err)
 {
-	size_t n = strlen(path);
 	struct str packed = {0};
-	bool is_packed = n >= 3 && !strcmp(path + n - 3, ".gz");
+	bool is_packed = text_ends_in(path, ".gz");
 	int rc = is_packed ? gzip(text, &packed, err) : 0;
 	if (rc) err_prefix(err, "%s", path);
 	const struct str *bytes = is_packed ? &packed : text;

@@ -60,7 +60,8 @@ void str_release(struct str *s)
 	*s = (struct str){0};
 }
 
-/* Decodes one character of UTF-8 at s: its length, or 0 where it is broken; *code is its number. */
+/* Decodes one character of UTF-8 at s: its length, or 0 where it is broken, longer than it need be
+ * or of no character; *code is its number. */
 static int utf8_next(const unsigned char *s, uint32_t *code)
 {
 	int len = s[0] < 0x80             ? 1
@@ -73,6 +74,7 @@ static int utf8_next(const unsigned char *s, uint32_t *code)
 		if ((s[i] & 0xc0) != 0x80) return 0;
 		*code = *code << 6 | (s[i] & 0x3f);
 	}
+	if ((len == 3 && *code < 0x800) || (len == 4 && (*code < 0x10000 || *code > 0x10ffff))) return 0;
 	return len;
 }
 

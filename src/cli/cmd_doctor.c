@@ -106,8 +106,7 @@ static int match_dist(const char *entry, void *ctx)
 {
 	struct dist *d = ctx;
 	size_t len = strlen(d->name), tail = strlen(".dist-info"), all = strlen(entry);
-	if (all > len + 1 + tail && !strncmp(entry, d->name, len) && entry[len] == '-' &&
-		!strcmp(entry + all - tail, ".dist-info"))
+	if (all > len + 1 + tail && !strncmp(entry, d->name, len) && entry[len] == '-' && text_ends_in(entry, ".dist-info"))
 		snprintf(d->version, sizeof(d->version), "%.*s", (int)(all - tail - len - 1), entry + len + 1);
 	return 0;
 }

@@ -113,8 +113,7 @@ struct file_list {
 static int add_python_file(const char *name, void *ctx)
 {
 	struct file_list *l = ctx;
-	size_t len = strlen(name);
-	if (len > 3 && !strcmp(name + len - 3, ".py")) {
+	if (text_ends_in(name, ".py")) {
 		l->paths = xrealloc(l->paths, size_mul(l->count + 1, sizeof *l->paths));
 		l->paths[l->count++] = path_join(l->folder, name);
 	}

@@ -121,7 +121,7 @@ static void targets_of_tensors(const struct safetensors *s, bool targets[PROJ_CO
 	for (size_t i = 0; i < safetensors_count(s); i++) {
 		const char *name = safetensors_at(s, i)->name;
 		size_t len = strlen(name), n = sizeof tail - 1;
-		if (len < n || strcmp(name + len - n, tail)) continue;
+		if (!text_ends_in(name, tail)) continue;
 		enum proj p = proj_of(name, len - n);
 		if (p < PROJ_COUNT) targets[p] = true;
 	}

@@ -181,9 +181,7 @@ int64_t model_config_params(const struct model_config *c)
 
 static bool is_ignored(const struct model *m, const char *name)
 {
-	size_t len = strlen(name);
-	static const char inv_freq[] = ".rotary_emb.inv_freq"; /* a constant that old Llama files carry */
-	if (len >= sizeof inv_freq && !strcmp(name + len - (sizeof inv_freq - 1), inv_freq)) return true;
+	if (text_ends_in(name, ".rotary_emb.inv_freq")) return true; /* a constant that old Llama files carry */
 	return m->config.tie_word_embeddings &&
 		!strcmp(name, "lm_head.weight"); /* some tied models are stored with a copy */
 }

@@ -174,12 +174,10 @@ static int set_line(void *ctx, const char *line, size_t len, const char *where, 
 
 static int set_open(struct outside *x, const char *path, struct err *err)
 {
-	size_t len = strlen(path);
-	bool is_file = (len > 6 && !strcmp(path + len - 6, ".jsonl")) || (len > 9 && !strcmp(path + len - 9, ".jsonl.gz"));
 	if (!path_exists(path))
 		return err_set(err, ERR_NOT_FOUND, "--policy_answers %s: there is no such file or folder", path);
 	x->answers = json_object();
-	if (is_file) return jsonl_lines(path, JSONL_LINE_MAX, set_line, x, err);
+	if (jsonl_is_name(path)) return jsonl_lines(path, JSONL_LINE_MAX, set_line, x, err);
 	x->folder = xstrdup(path);
 	return 0;
 }

@@ -87,10 +87,7 @@ static struct rollout_stats stats_of(
 
 static double per(double sum, double n) { return n > 0 ? sum / n : 0; }
 
-void put_number(json_t *m, const char *key, double x)
-{
-	json_object_set_new(m, key, isfinite(x) ? json_real(x) : json_null());
-}
+void put_number(json_t *m, const char *key, double x) { json_object_set_new(m, key, json_finite(x)); }
 
 /* Whether the commonest answer of a group fails while another one succeeds: there sampling found
  * what greedy decoding would not write. Groups that merely vary may have

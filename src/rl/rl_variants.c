@@ -133,9 +133,7 @@ static int store_take(struct gather *g, const char *path, struct err *err)
 /* A run folder or a store, else a file of rows. */
 static int from_take(struct gather *g, const char *from, struct err *err)
 {
-	size_t len = strlen(from);
-	bool is_rows = (len > 6 && !strcmp(from + len - 6, ".jsonl")) || (len > 9 && !strcmp(from + len - 9, ".jsonl.gz"));
-	int rc = is_rows ? jsonl_each(from, JSONL_LINE_MAX, file_row, g, err) : store_take(g, from, err);
+	int rc = jsonl_is_name(from) ? jsonl_each(from, JSONL_LINE_MAX, file_row, g, err) : store_take(g, from, err);
 	return rc ? err_prefix(err, "--variants_from") : 0;
 }
 

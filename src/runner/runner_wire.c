@@ -18,7 +18,6 @@ int64_t runner_output_bytes(const struct tape_view *v)
 }
 
 /* What was not seen, or never is, has no number. */
-static json_t *real_json(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 static json_t *given_json(const struct runner_given *g, int count)
 {
@@ -36,7 +35,7 @@ static json_t *aims_json(const struct runner_trial *t)
 	json_t *sides = json_array();
 	for (int i = 0; i < t->naims; i++)
 		json_array_append_new(sides,
-			json_pack("[i, i, o, b]", t->aims[i].site, (int)t->aims[i].side, real_json(t->aims[i].constant),
+			json_pack("[i, i, o, b]", t->aims[i].site, (int)t->aims[i].side, json_finite(t->aims[i].constant),
 				t->aims[i].is_pole));
 	return json_pack(
 		"{s:o, s:i, s:I}", "sides", sides, "replays", t->aim_replays, "programs", (json_int_t)t->aim_programs);
@@ -325,11 +324,11 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	for (int i = 0; i < c->nsites; i++) {
 		const struct runner_site *s = &c->sites[i];
 		json_t *fixed = json_array();
-		for (int k = 0; k < s->nfixed; k++) json_array_append_new(fixed, real_json(s->fixed[k]));
+		for (int k = 0; k < s->nfixed; k++) json_array_append_new(fixed, json_finite(s->fixed[k]));
 		json_array_append_new(open,
 			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b, o]", s->id, s->kernel, s->line, s->column,
-				(int)s->kind, s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant),
-				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality, fixed));
+				(int)s->kind, s->wanted, s->taken, json_finite(s->low), json_finite(s->high), json_finite(s->constant),
+				json_finite(s->least), json_finite(s->most), json_finite(s->nearest), s->what, s->is_equality, fixed));
 	}
 	json_t *placed = json_array();
 	for (int i = 0; i < c->nplaced; i++)

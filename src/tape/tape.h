@@ -43,7 +43,8 @@ struct tape_buffer {
 	enum tape_buffer_kind kind;
 	int64_t bytes;
 	int input;           /* TAPE_INPUT: index among forward's flattened tensor arguments */
-	const char *name;    /* TAPE_PARAM: qualified parameter or buffer name, as in state_dict */
+	const char *name;    /* TAPE_PARAM: qualified parameter or buffer name, as in state_dict; TAPE_CONST: the name that
+							its values are given under (runner_given.for_const), or NULL */
 	const uint8_t *data; /* TAPE_CONST: contents, `bytes` of them */
 };
 
@@ -199,8 +200,8 @@ enum tape_lineage {
 };
 /* Reason codes: "no-launch", "library-row", "output-not-from-kernel", "output-unwritten". */
 const char *tape_lineage_reason(enum tape_lineage l);
-/* What can be judged before anything runs: no launch at all, library rows on the data path (first
- * one in *row). */
+/* What can be judged before anything runs: that no launch is on the data path, or that a library
+ * row is (the first one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
 /* The output that a lineage speaks of, and what of it nobody wrote. */
 struct tape_place {

@@ -105,7 +105,7 @@ struct expansion {
 	int number;                         /* of the style */
 };
 
-static bool is_name_byte(char c)
+bool family_is_name_byte(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -113,7 +113,7 @@ static bool is_name_byte(char c)
 static struct slice name_at(const char *p, const char *end)
 {
 	const char *q = p;
-	while (q < end && is_name_byte(*q)) q++;
+	while (q < end && family_is_name_byte(*q)) q++;
 	return (struct slice){p, (size_t)(q - p)};
 }
 
@@ -252,7 +252,7 @@ static void expand(const struct expansion *e, struct slice text, struct str *out
 			struct slice field = {0};
 			name = name_at(p + 1, end);
 			p = name.data + name.len;
-			if (p + 1 < end && *p == '.' && is_name_byte(p[1])) {
+			if (p + 1 < end && *p == '.' && family_is_name_byte(p[1])) {
 				field = name_at(p + 1, end);
 				p = field.data + field.len;
 			}

@@ -17,6 +17,7 @@ struct family_task {
 /* Deterministic in (family, seed). */
 void family_compose(const struct family *f, uint64_t seed, struct family_task *out);
 void family_source(const struct family_task *t, struct str *out);
+bool family_is_name_byte(char c); /* a letter, digit or underscore: of a name in Python */
 /* What it computes, in words, as a plan begins. */
 void family_says(const struct family_task *t, struct str *out);
 void family_structure(const struct family_task *t, struct str *out);

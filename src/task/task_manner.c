@@ -10,17 +10,12 @@
 #define MANNER_STREAM 0x6d616e6e6572
 #define NAMES_MAX 5
 
-static bool is_name_byte(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
 /* The next place of a word; NULL: there is none. What stands behind a dot is no word of its own. */
 static const char *word_find(const char *from, const char *text, const char *word)
 {
 	size_t n = strlen(word);
 	for (const char *p = strstr(from, word); p; p = strstr(p + 1, word))
-		if ((p == text || (!is_name_byte(p[-1]) && p[-1] != '.')) && !is_name_byte(p[n])) return p;
+		if ((p == text || (!family_is_name_byte(p[-1]) && p[-1] != '.')) && !family_is_name_byte(p[n])) return p;
 	return NULL;
 }
 
@@ -191,7 +186,7 @@ static bool is_one_term(const char *text, size_t len)
 	int depth = 0;
 	for (size_t i = 0; i < len; i++) {
 		depth += (text[i] == '(') - (text[i] == ')');
-		if (!depth && !is_name_byte(text[i]) && text[i] != '.' && text[i] != ')') return false;
+		if (!depth && !family_is_name_byte(text[i]) && text[i] != '.' && text[i] != ')') return false;
 	}
 	return true;
 }

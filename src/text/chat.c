@@ -175,10 +175,8 @@ static bool is_role(const struct chat_message *m, const char *role) { return !st
 /* Tool output comes as a user's turn; it is no query. */
 static bool is_query(const struct chat_message *m)
 {
-	static const char begin[] = "<tool_response>", end[] = "</tool_response>";
-	size_t len = strlen(m->content), end_len = sizeof(end) - 1;
-	bool tool = !strncmp(m->content, begin, sizeof(begin) - 1) && len >= end_len &&
-		!strcmp(m->content + len - end_len, end);
+	static const char begin[] = "<tool_response>";
+	bool tool = !strncmp(m->content, begin, sizeof(begin) - 1) && text_ends_in(m->content, "</tool_response>");
 	return is_role(m, "user") && !tool;
 }
 

@@ -225,7 +225,6 @@ static int best_load(struct sft *s, struct err *err)
 }
 
 /* JSON has no NaN. */
-static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 static int evaluate(struct sft *s, json_t *metrics, struct err *err)
 {
@@ -233,7 +232,7 @@ static int evaluate(struct sft *s, json_t *metrics, struct err *err)
 	int rc = sft_evaluate(
 		s->pass, s->adapter, s->o->ranks, s->heldout, s->nheldout, s->o->max_tokens, &loss, &accuracy, err);
 	if (rc) return rc;
-	json_object_set_new(metrics, "eval_loss", number(loss));
+	json_object_set_new(metrics, "eval_loss", json_finite(loss));
 	json_object_set_new(metrics, "eval_mean_token_accuracy", json_real(accuracy));
 	if (!s->o->stop_at_eval_minimum) return 0;
 	if (!isfinite(loss) || (s->best_step && loss >= s->best_loss)) {
@@ -388,9 +387,9 @@ static int clock_read(struct sft *s, struct err *err)
 
 static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits)
 {
-	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", number(s->step_loss), "grad_norm", number(norm),
-		"learning_rate", optimizer_lr(s->optimizer, s->step - 1), "num_tokens", (json_int_t)s->num_tokens, "epoch",
-		epoch);
+	json_t *j = json_pack("{s:o, s:o, s:f, s:I, s:f}", "loss", json_finite(s->step_loss), "grad_norm",
+		json_finite(norm), "learning_rate", optimizer_lr(s->optimizer, s->step - 1), "num_tokens",
+		(json_int_t)s->num_tokens, "epoch", epoch);
 	if (has_hits) json_object_set_new(j, "mean_token_accuracy", json_real((double)s->step_hits / (double)s->step_rows));
 	return j;
 }

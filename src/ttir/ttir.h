@@ -35,6 +35,7 @@ size_t elem_bytes(enum elem e);
 bool elem_is_int(enum elem e);
 bool elem_is_float(enum elem e);
 bool elem_is_narrow(enum elem e); /* a float of less than 32 bits: computed in f32 */
+bool elem_is_wide(enum elem e);   /* any other float */
 const char *elem_name(enum elem e);
 
 /* Types are interned: two types are equal when their ids are. */

@@ -17,6 +17,7 @@ size_t elem_bytes(enum elem e) { return elems[e].bytes; }
 bool elem_is_int(enum elem e) { return elems[e].is_int; }
 bool elem_is_float(enum elem e) { return elems[e].is_float; }
 bool elem_is_narrow(enum elem e) { return elems[e].is_float && elems[e].bytes < 4; }
+bool elem_is_wide(enum elem e) { return elems[e].is_float && elems[e].bytes >= 4; }
 const char *elem_name(enum elem e) { return elems[e].text; }
 
 /* ---- steps ---- */

@@ -29,8 +29,7 @@ static json_t *audit_json(const struct verify_shared *s, const struct oracle_dat
 	return json_pack("{s:b, s:s, s:b, s:s, s:b, s:s, s:o, s:o, s:o}", "runs", 1, "judged_at", d->variants[0].changed,
 		"discriminates", d->null_kernel == NULL, "null_kernel", d->null_kernel ? d->null_kernel : "", "training",
 		d->variants[0].training, "other_sizes", d->nvariants > 1 ? d->variants[1].changed : "", "trials",
-		audit_trials(d), "eager_s", eager == eager ? json_real(eager) : json_null(), "fused_s",
-		fused == fused ? json_real(fused) : json_null());
+		audit_trials(d), "eager_s", json_finite(eager), "fused_s", json_finite(fused));
 }
 
 int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err)

@@ -111,11 +111,7 @@ static int module_make(struct grading *g, const struct trace *stock, const bool 
 }
 
 /* A file of that name is an answer in IR. */
-static bool is_ir_file(const char *path)
-{
-	size_t len = strlen(path), end = strlen(".ttir");
-	return len > end && !strcmp(path + len - end, ".ttir");
-}
+static bool is_ir_file(const char *path) { return text_ends_in(path, ".ttir"); }
 
 static int emit_ir(struct grading *g, const struct trace *stock, struct err *err)
 {

@@ -118,11 +118,9 @@ static json_t *text_json(const char *text)
 	return s;
 }
 
-static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static json_t *measure_json(const struct verdict_measure *m)
 {
-	return json_pack("[o, o, o]", number_json(m->value), number_json(m->low), number_json(m->high));
+	return json_pack("[o, o, o]", json_finite(m->value), json_finite(m->low), json_finite(m->high));
 }
 
 static json_t *fields_json(const struct fields *fields, const void *record);
@@ -144,7 +142,7 @@ static json_t *field_json(const struct field *f, const void *record)
 	case FIELD_NAME: return json_string(name_of(f->names, (int)f->size, *(const int *)member, f->name));
 	case FIELD_INT: return json_integer(*(const int *)member);
 	case FIELD_LONG: return json_integer(*(const int64_t *)member);
-	case FIELD_REAL: return number_json(*(const double *)member);
+	case FIELD_REAL: return json_finite(*(const double *)member);
 	case FIELD_BOOL: return json_boolean(*(const bool *)member);
 	case FIELD_MEASURE: return measure_json(member);
 	case FIELD_OBJECT: return fields_json(f->of, member);

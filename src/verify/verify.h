@@ -28,7 +28,7 @@
 
 struct verify_options {
 	const char *root;   /* folder with worker/ and build/venv; NULL: found from the executable's place */
-	const char *device; /* NULL or "cpu": the vm alone; "cuda", "cuda:N": with that GPU */
+	const char *device; /* NULL or "cpu": the vm alone; "cuda", "cuda:N", "cuda:N,M": with that GPU, or these */
 	const char *gpu; /* name of the card for which kernels are compiled, whose limits hold and whose time is predicted;
 						NULL: the device's own, an H200 without one */
 	const char *precision;  /* "strict" or "tf32" */

@@ -203,10 +203,6 @@ enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 static inline bool vm_site_is_quiet(enum vm_site_kind k) { return k == SITE_TERM || k == SITE_STEP || k == SITE_POLE; }
 enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
 
-/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
- * `low`, d equal to 0, d above `high`. `taken` is over all launches; least, most and nearest (of
- * |d|) are over those since the last vm_coverage_begin, infinite where nothing was seen.
- * `constant`: the other operand, where the program text fixes it; else NaN. */
 /* What a comparison's operands were, where it was looked at: by operand, the
  * same looks in each trial. */
 #define VM_FIXED_LOOKS 64
@@ -233,6 +229,10 @@ enum vm_gate_number {
 	GATE_LOOP,
 	GATE_SWAP
 };
+/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
+ * `low`, d equal to 0, d above `high`. `taken` is over all launches; least, most and nearest (of
+ * |d|) are over those since the last vm_coverage_begin, infinite where nothing was seen.
+ * `constant`: the other operand, where the program text fixes it; else NaN. */
 struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */

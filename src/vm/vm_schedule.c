@@ -34,8 +34,9 @@ struct turns {
 	struct vm_late late[VM_RESIDENT_MAX];
 	uint64_t meetings; /* so far, of all */
 	uint64_t draws;
-	int sleeper;          /* -1: nobody sleeps */
-	int slept, slept_all; /* switches: of this one, and of all */
+	int sleeper;   /* -1: nobody sleeps */
+	int slept;     /* switches that passed the sleeper over */
+	int slept_all; /* likewise, of all sleepers so far */
 };
 
 static bool is_meeting(const struct vm_instr *in)

@@ -1,6 +1,7 @@
 /* JSON and YAML: field readers, strictness, every truncation, and the corners of YAML's scalars. */
 #include "base_test.h"
 #include "../leaks.h"
+#include <math.h>
 
 static void truncated_json_is_refused_at_every_byte(void **state)
 {
@@ -73,6 +74,11 @@ static void json_fields(void **state)
 	assert_int_equal(json_opt_num(o, "t", "b", &r, &err), ERR_FORMAT);
 	assert_true(json_real_or(json_object_get(o, "i"), 7) == 5 && json_real_or(json_object_get(o, "r"), 7) == 1.5);
 	assert_true(json_real_or(json_object_get(o, "s"), 7) == 7 && json_real_or(NULL, 7) == 7);
+	json_t *x = json_finite(-2.5), *none = json_finite(NAN), *far = json_finite(-INFINITY);
+	assert_true(json_is_real(x) && json_real_value(x) == -2.5 && json_is_null(none) && json_is_null(far));
+	json_decref(x);
+	json_decref(none);
+	json_decref(far);
 	assert_int_equal(json_opt_bool(o, "t", "b", &b, &err), 0);
 	assert_true(b);
 	assert_int_equal(json_opt_bool(o, "t", "i", &b, &err), ERR_FORMAT);

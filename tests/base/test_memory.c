@@ -244,7 +244,10 @@ static void text_for_terminals(void **state)
 		{"\xc2\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc2\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
 		/* Broken: a byte each, and what follows is read anew. */
 		{"\xc1\xa9x", "??x"}, {"\xdfx", "?x"}, {"\xe2\x82x", "??x"}, {"\xf4\x8f\xbf\xbfx", "\xf4\x8f\xbf\xbfx"},
-		{"\xf5\x80\x80\x80x", "????x"}, {"\xf0\x9f\x98", "???"}, {"\x80", "?"}};
+		{"\xf5\x80\x80\x80x", "????x"}, {"\xf0\x9f\x98", "???"}, {"\x80", "?"},
+		/* Longer than need be, or beyond U+10FFFF. */
+		{"\xe0\x81\xa1x", "???x"}, {"\xe0\x9f\xbf\xe0\xa0\x80", "???\xe0\xa0\x80"},
+		{"\xf0\x8f\xbf\xbf\xf0\x90\x80\x80", "????\xf0\x90\x80\x80"}, {"\xf4\x90\x80\x80x", "????x"}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		char *text = xstrdup(rows[i].text);
 		text_make_printable(text);
@@ -262,6 +265,9 @@ static void slices_are_compared(void **state)
 	assert_false(slice_same(ab, c) || slice_same(ab, none) || slice_same(c, (struct slice){"abd", 3}));
 	assert_true(text_ends_in("name.gz", ".gz") && text_ends_in(".gz", ".gz") && text_ends_in("x", ""));
 	assert_false(text_ends_in("gz", ".gz") || text_ends_in("name.gzz", ".gz") || text_ends_in("", "x"));
+	assert_true(jsonl_is_name("a/b.jsonl") && jsonl_is_name("b.jsonl.gz"));
+	assert_false(
+		jsonl_is_name("b.gz") || jsonl_is_name("b.json") || jsonl_is_name("jsonl") || jsonl_is_name("b.jsonl/c"));
 }
 
 /* A GPU's number as nvidia-smi writes it, and what fits of it. */

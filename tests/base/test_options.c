@@ -267,14 +267,14 @@ static void recipe_of_an_option(void **state)
 	scratch_remove(dir);
 }
 
-/* Runs with stdout in a file. */
-static void help_lists_all_options(void **state)
+/* What a command line prints, with stdout in a file meanwhile. */
+static struct str help_of(const char *line)
 {
 	char *dir = scratch_make(), *path = path_join(dir, "out");
 	fflush(stdout);
 	int saved = dup(1), fd = open(path, O_WRONLY | O_CREAT, 0600);
 	dup2(fd, 1);
-	int rc = parse("--max_steps nonsense --help");
+	int rc = parse(line);
 	fflush(stdout);
 	dup2(saved, 1);
 	close(saved);
@@ -282,12 +282,41 @@ static void help_lists_all_options(void **state)
 	assert_int_equal(rc, 1);
 	struct str out = {0};
 	assert_int_equal(file_read(path, 100000, &out, NULL), 0);
+	free(path);
+	scratch_remove(dir);
+	return out;
+}
+
+static void help_lists_all_options(void **state)
+{
+	struct str out = help_of("--max_steps nonsense --help");
 	for (size_t i = 0; i < ARRAY_LEN(defs); i++) assert_non_null(strstr(out.data, defs[i].name));
 	assert_non_null(strstr(out.data, "step size [1e-06]"));
 	assert_non_null(strstr(out.data, "which loss (grpo|dr_grpo|dapo) [grpo]"));
+	assert_null(strstr(out.data, "refused on the command line")); /* no row of this table says what is needed */
 	str_release(&out);
-	free(path);
-	scratch_remove(dir);
+}
+
+/* Each row of what options need is a line of the help, and nothing else is. */
+static void help_says_what_options_need(void **state)
+{
+	table = needy;
+	table_count = ARRAY_LEN(needy);
+	struct str out = help_of("--help");
+	table = defs;
+	table_count = ARRAY_LEN(defs);
+	const char *needs = strstr(out.data, "\nrefused on the command line");
+	assert_non_null(needs);
+	assert_string_equal(needs,
+		"\nrefused on the command line where they would do nothing:\n"
+		"only with --max_steps above 10 or --flag: top_p, adapter\n"
+		"only with --loss_type other than dapo: adapter\n"
+		"only with --loss_type d or $HONE_TEST_NEEDS: json\n"
+		"not beside --output_dir: threads, json, absent\n"
+		"only for `hone rl run` or `hone rl walk`: threads\n"
+		"only for `hone rl run` or `hone rl sit`: flag\n"
+		"not beside --absent or --threads: top_p\n");
+	str_release(&out);
 }
 
 static void json_of_settings(void **state)
@@ -392,6 +421,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(recipe_is_under_the_command_line),
 	cmocka_unit_test(recipe_of_an_option),
 	cmocka_unit_test(help_lists_all_options),
+	cmocka_unit_test(help_says_what_options_need),
 	cmocka_unit_test(json_of_settings),
 	cmocka_unit_test(distances),
 };

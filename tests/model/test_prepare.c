@@ -190,6 +190,29 @@ static void test_bind(void **state)
 	ops_free(ops);
 }
 
+/* Each projection of each layer drops elements of its input by a mask of its own. */
+static void test_masks_are_apart(void **state)
+{
+	struct ops *ops;
+	struct adapter *a;
+	uint64_t seen = 0;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	struct model *m = make(ops);
+	assert_int_equal(
+		adapter_create(m, &(struct adapter_options){.r = 2, .lora_alpha = 4, .lora_dropout = 0.5}, &a, NULL), 0);
+	for (int layer = 0; layer < 2; layer++)
+		for (enum linear k = 0; k < LINEAR_COUNT; k++)
+			for (int part = 0; part < linear_defs[k].parts; part++) {
+				uint64_t stream = adapter_lora(a, layer, k)->stream + (uint64_t)part;
+				assert_true(stream < 64 && !(seen >> stream & 1));
+				seen |= (uint64_t)1 << stream;
+			}
+	assert_int_equal(__builtin_popcountll(seen), 2 * PROJ_COUNT);
+	adapter_free(a);
+	model_free(m);
+	ops_free(ops);
+}
+
 /* One row of a step is not what the model has room for. */
 static int bad_row;
 static void (*bad_edit)(int32_t *ids, int32_t *pos, int32_t *table, int row);
@@ -462,6 +485,7 @@ static void everything(void *ctx)
 	test_fingerprint(NULL);
 	test_prepare(NULL);
 	test_bind(NULL);
+	test_masks_are_apart(NULL);
 	test_rows_are_checked(NULL);
 	test_limits(NULL);
 	test_room(NULL);
@@ -475,9 +499,9 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
-		cmocka_unit_test(test_bind), cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_room), cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes),
-		cmocka_unit_test(test_tails), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_bind), cmocka_unit_test(test_masks_are_apart), cmocka_unit_test(test_rows_are_checked),
+		cmocka_unit_test(test_limits), cmocka_unit_test(test_room), cmocka_unit_test(test_first_values),
+		cmocka_unit_test(test_memory_sizes), cmocka_unit_test(test_tails), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -387,6 +387,46 @@ static void test_spans(void **state)
 	ops_free(o);
 }
 
+static void fill(float *x, size_t n, uint64_t stream)
+{
+	for (size_t i = 0; i < n; i++) x[i] = rng_normal(5, stream, i);
+}
+
+/* Many sequences in one step, each a token further than the one before it: consecutive positions of
+ * one sequence are taken together, those of several are not. Alone each row has the same bits. */
+static void test_steps_of_a_staircase(void **state)
+{
+	enum { ROWS = 96, HEADS = 2, SIZE = 8, PAGES = ROWS / OPS_PAGE + 1 };
+	static float kp[ROWS * PAGES * OPS_PAGE * SIZE], vp[ROWS * PAGES * OPS_PAGE * SIZE], k[SIZE], v[SIZE];
+	static float q[ROWS * HEADS * SIZE], all[ROWS * HEADS * SIZE], alone[ROWS * HEADS * SIZE];
+	static int32_t pages[ROWS * PAGES];
+	const int32_t *table[ROWS];
+	int32_t pos[ROWS], slot[ROWS];
+	struct ops *ops;
+	struct err err = {0};
+	if (ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, &err)) fail_msg("%s", err.text);
+	struct cpu_ops *o = &ops->ctx->f;
+	for (int i = 0; i < ROWS * PAGES; i++) pages[i] = ROWS * PAGES - 1 - i;
+	/* Row t is the token at position t of sequence t; all that stands in front of it is written. */
+	for (int t = 0; t < ROWS; t++) {
+		table[t] = pages + t * PAGES;
+		for (pos[t] = 0;; pos[t]++) {
+			slot[t] = table[t][pos[t] / OPS_PAGE] * OPS_PAGE + pos[t] % OPS_PAGE;
+			fill(k, SIZE, (uint64_t)(2 * (t * ROWS + pos[t])));
+			fill(v, SIZE, (uint64_t)(2 * (t * ROWS + pos[t]) + 1));
+			o->kv_write(o->ctx, kp, vp, k, v, &(struct ops_paged){1, &pos[t], &slot[t], &table[t]}, 1, SIZE);
+			if (pos[t] == t) break;
+		}
+	}
+	fill(q, ROWS * HEADS * SIZE, UINT64_MAX);
+	o->attention_paged(o->ctx, all, q, kp, vp, &(struct ops_paged){ROWS, pos, slot, table}, HEADS, 1, SIZE);
+	for (int t = 0; t < ROWS; t++)
+		o->attention_paged(o->ctx, alone + t * HEADS * SIZE, q + t * HEADS * SIZE, kp, vp,
+			&(struct ops_paged){1, &pos[t], &slot[t], &table[t]}, HEADS, 1, SIZE);
+	assert_memory_equal(all, alone, sizeof all);
+	ops_free(ops);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -400,6 +440,7 @@ int main(void)
 		cmocka_unit_test(test_head),
 		cmocka_unit_test(test_optim),
 		cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_steps_of_a_staircase),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, NULL);
 }

@@ -30,6 +30,19 @@ static void test_second_iteration_moves(void **state)
 	assert_true(update(*state, 1e-3, 64, 2, LOSS_DAPO, 0).loss.ratio_max_dev > 0);
 }
 
+/* Behind a long step what was paid is likelier, and the upper clip holds it back; what was charged
+ * is held by the lower one. */
+static void test_clips_by_side(void **state)
+{
+	struct fixture *f = *state;
+	for (int sign = -1; sign <= 1; sign += 2) {
+		for (int k = 0; k < K; k++) f->rollouts[k].advantage_plan = f->rollouts[k].advantage_code = (float)sign;
+		struct update_stats s = update(f, 0.1, 512, 2, LOSS_GRPO, 0);
+		assert_true(sign > 0 ? s.loss.clip_high > 0 : s.loss.clip_low > 0);
+		assert_true((sign > 0 ? s.loss.clip_low : s.loss.clip_high) == 0);
+	}
+}
+
 /* Sampler and trainer run the same walk over fp32; logits of size about 1 over a hidden size of 32
  * differ by reordered sums alone: well below 1e-5. */
 static void test_sampler_gap(void **state)
@@ -607,6 +620,7 @@ int main(void)
 		T(test_packing_does_not_matter),
 		T(test_ratio_is_exactly_one),
 		T(test_second_iteration_moves),
+		T(test_clips_by_side),
 		T(test_sampler_gap),
 		T(test_kl_needs_a_reference),
 		T(test_direction),

@@ -195,6 +195,7 @@ static void test_refusals(void **state)
 		{TWO "// output y f32[M]\n// launch q[1](y)\n" MODULE("k"), "line 4: no module below has a public function @q"},
 		{TWO "// output y f32[M]\n// launch k[1](y, z)\n" MODULE("k"), "line 4: z is no size"},
 		{TWO "// output y f32[M]\n// launch k[1](y + 99)\n" MODULE("k"), "lies outside of it"},
+		{TWO "// output y f32[M]\n// launch k[1](y + M / 0)\n" MODULE("k"), "division by zero"},
 		{TWO "// output y f32[M]\n// launch k[1](y) threads=4\n" MODULE("k"), "threads is no option"},
 		{TWO "// output y f32[M]\n// launch k[1, 1, 1, 1](y)\n" MODULE("k"), "expected ']'"},
 		{TWO "// output y f32[M]\n// launch k[M / 0](y)\n" MODULE("k"), "division by zero"},

@@ -352,6 +352,33 @@ static void test_many_merges(void **state)
 	json_decref(root);
 }
 
+/* Pairs that overlap: ab, then bc, whose b is gone by then, then de, and what stands in front of
+ * that is c. In words of any length it is ab cde ab cde. */
+static void test_pairs_that_are_gone(void **state)
+{
+	static const char *const words[] = {"a", "b", "c", "d", "e", "ab", "bc", "de", "cde"};
+	enum { AB = 5, CDE = 8, UNITS = 100 };
+	json_t *root = json_deep_copy(small), *model = json_object_get(root, "model"), *vocab = json_object();
+	struct err err = {0};
+	struct tokenizer *t = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) json_object_set_new(vocab, words[i], json_integer((json_int_t)i));
+	json_object_set_new(model, "vocab", vocab);
+	json_object_set_new(model, "merges", json_pack("[s, s, s, s]", "a b", "b c", "d e", "c de"));
+	json_object_set_new(root, "added_tokens", json_null());
+	if (open_json(root, &t, &err)) fail_msg("%s", err.text);
+	char text[5 * UNITS];
+	for (int i = 0; i < UNITS; i++) memcpy(text + 5 * i, "abcde", 5);
+	for (int units = 1; units <= UNITS; units++) {
+		struct ids ids = {0};
+		assert_int_equal(tokenizer_encode(t, text, (size_t)units * 5, false, &ids, &err), 0);
+		assert_int_equal(ids.count, 2 * units);
+		for (size_t i = 0; i < ids.count; i++) assert_int_equal(ids.data[i], i % 2 ? CDE : AB);
+		ids_release(&ids);
+	}
+	tokenizer_free(t);
+	json_decref(root);
+}
+
 /* Ids before and behind the text, in their order; tokenizer_encode itself adds none. */
 static void test_affixes(void **state)
 {
@@ -584,6 +611,7 @@ int main(void)
 		cmocka_unit_test(test_not_json),
 		cmocka_unit_test(test_spellings),
 		cmocka_unit_test(test_many_merges),
+		cmocka_unit_test(test_pairs_that_are_gone),
 		cmocka_unit_test(test_no_file),
 		cmocka_unit_test(test_invalid_utf8),
 		cmocka_unit_test(test_decode),

@@ -183,6 +183,7 @@ static void test_elements(void **state)
 				assert_int_equal(elem_is_int((enum elem)e), rows[i].is_int);
 				assert_int_equal(elem_is_float((enum elem)e), rows[i].is_float);
 				assert_int_equal(elem_is_narrow((enum elem)e), rows[i].is_float && rows[i].bytes < 4);
+				assert_int_equal(elem_is_wide((enum elem)e), rows[i].is_float && rows[i].bytes >= 4);
 			}
 	assert_int_equal(found, ARRAY_LEN(rows));
 }

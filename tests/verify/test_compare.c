@@ -194,6 +194,27 @@ static void test_bound_follows_the_reference(void **state)
 	assert_true(f.b.tolerance < 2e-3);
 }
 
+/* The bounds that docs/verifier.md names: the least one of each type, four times as much without an
+ * fp64 value, and the most, eight times the error up to which a reference is believed. */
+static void test_bounds_of_each_type(void **state)
+{
+	static const struct {
+		enum dtype dtype;
+		double least;
+		double usable;
+	} rows[] = {{DTYPE_F64, 1e-10, 1e-9}, {DTYPE_F32, 5e-5, 2e-4}, {DTYPE_F16, 2e-3, 1e-2}, {DTYPE_BF16, 1.6e-2, 5e-2},
+		{DTYPE_F8E4M3, 0.13, 0.2}, {DTYPE_F8E5M2, 0.26, 0.4}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		enum dtype t = rows[i].dtype;
+		assert_true(compare_tolerance(t, true, false, 0) == rows[i].least);
+		assert_true(compare_tolerance(t, false, false, 0) == 4 * rows[i].least);
+		assert_true(compare_tolerance(t, true, false, rows[i].usable / 2) == 4 * rows[i].usable);
+		assert_true(compare_tolerance(t, true, false, 1) == 8 * rows[i].usable);
+		/* Where tf32 is allowed fp32 alone gets its rounding. */
+		assert_true(compare_tolerance(t, true, true, 0) == (t == DTYPE_F32 ? 5e-3 : rows[i].least));
+	}
+}
+
 static void test_integers_and_bools_are_exact(void **state)
 {
 	int64_t plain[4] = {1, INT64_MAX, -5, 0}, found[4] = {1, INT64_MAX - 1, -5, 0};
@@ -313,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_nan_is_no_wildcard),
 		cmocka_unit_test(test_nonfinite_references_need_their_own_kind),
 		cmocka_unit_test(test_bound_follows_the_reference),
+		cmocka_unit_test(test_bounds_of_each_type),
 		cmocka_unit_test(test_integers_and_bools_are_exact),
 		cmocka_unit_test(test_noise_of_a_row),
 		cmocka_unit_test(test_usual_size_of_each_place),

@@ -12,7 +12,8 @@
 
 /* Streams with events, a descriptor made on the host, keyword arguments with random draws, a table
  * for each size, a name that hides an import, annotations that name what is not emitted, functions
- * of a library's; and a workspace that the host code keeps. */
+ * of a library's, a kernel whose name begins with an underscore; and a workspace that the host code
+ * keeps. */
 static const struct {
 	const char *task;
 	const char *candidate;
@@ -26,6 +27,8 @@ static const struct {
 	{"tests/known_good/constexpr_global/task.py", "tests/known_good/constexpr_global/candidate.py"},
 	{"tests/known_good/many_imports_and_versions/task.py", "tests/known_good/many_imports_and_versions/candidate.py"},
 	{"tests/known_good/inductor_welford_layernorm/task.py", "tests/known_good/inductor_welford_layernorm/candidate.py"},
+	{"tests/known_good/rotary_pairs_in_place_half_tables/task.py",
+		"tests/known_good/rotary_pairs_in_place_half_tables/candidate.py"},
 	{"tests/exploits/workspace_kept/task.py", "tests/exploits/workspace_kept/twin.py"},
 };
 enum { COUNT = ARRAY_LEN(CASES), KEPT = COUNT - 1 };

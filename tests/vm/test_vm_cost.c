@@ -137,6 +137,7 @@ static void test_reduction_and_dot(void **state)
 	assert_int_equal(line_cost(&r, 6)->flops, 2 * 63);
 	assert_int_equal(line_cost(&r, 7)->dot_flops, 2 * 16 * 16 * 32);
 	assert_int_equal(line_cost(&r, 8)->atomics, 10);
+	assert_int_equal(r.cost.atomic_hot, 1); /* neighbours of one warp reach 32 bytes as one */
 	vm_report_release(&r);
 }
 

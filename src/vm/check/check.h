@@ -10,9 +10,15 @@
  *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
  *   check_narrow.c  what loses digits on its way to memory, in the program alone
+ *   check_digits.c  the same by shifts, large numbers or assembly: looked at while it runs
+ *   check_cover.c   which sides of comparisons on data were taken, and a site for each
+ *   check_fixed.c   what data is compared with, where the program's text does not say it
+ *   check_gate.c    results of mixed data that never changed
+ *   check_range.c   numbers that are the same whatever memory holds
  *   check_joint.c   masks that decide together
  *   check_pole.c    operations that give no finite number at one value of an input
  *   check_aim.c     how far the lanes of one site are from a side, and what they hang on
+ *                   (check_aim_far.c, check_aim_origin.c; check_aim.h)
  *   check_missed.c  what of its inputs a kernel does not use
  *   check_report.c  the life of all this
  *   check_spin.c    loops that wait for another program (in every launch) */

@@ -16,9 +16,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 /* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes,
  * saturates or meets a pole. */
 static const struct {

@@ -27,10 +27,6 @@
 #define STEPS_MAX 64    /* rounds of a flow */
 #define TAKEN_BACK 0x1p-8 /* of an operand is left where the last eight bits were taken back */
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
-static bool is_wide(int e) { return e == ELEM_F32 || e == ELEM_F64; }
 static bool is_cast(const struct vm_instr *in)
 {
 	return in->op == OP_MAP && in->map_op < 0 && in->nsrc == 1 && in->ndst == 1;
@@ -66,7 +62,7 @@ bool vm_has_rest(const struct vm_program *p, int value, const bool *is_data)
 	/* A sum of something made of the value and something that the value was made of. */
 	for (int i = 0; i < p->ninstrs && !found; i++) {
 		const struct vm_instr *in = &p->instrs[i];
-		if (in->op != OP_MAP || !is_wide(in->elem)) continue;
+		if (in->op != OP_MAP || !elem_is_wide(in->elem)) continue;
 		if (in->map_op != MAP_SUBF && in->map_op != MAP_ADDF && in->map_op != MAP_FMA) continue;
 		bool has_later = false, has_origin = false;
 		for (int s = 0; s < in->nsrc; s++) {
@@ -84,14 +80,6 @@ bool vm_has_rest(const struct vm_program *p, int value, const bool *is_data)
 
 /* ---- what is watched ---- */
 
-static const struct vm_instr *maker_of(const struct vm_program *p, int value)
-{
-	for (int i = 0; i < p->ninstrs; i++)
-		for (int d = 0; d < p->instrs[i].ndst; d++)
-			if (dst_id(p, &p->instrs[i], d) == value) return &p->instrs[i];
-	return NULL;
-}
-
 static bool is_map(const struct vm_instr *in, int op) { return in && in->op == OP_MAP && in->map_op == op; }
 
 /* (b + a) - a, (b + constant) + constant and c - (c - b), which all stand for b. */
@@ -99,7 +87,7 @@ static bool is_there_and_back(const struct vm_program *p, const struct vm_instr 
 {
 	if (!is_map(in, MAP_SUBF) && !is_map(in, MAP_ADDF)) return false;
 	int a = src_id(p, in, 0), b = src_id(p, in, 1);
-	const struct vm_instr *left = maker_of(p, a), *right = maker_of(p, b);
+	const struct vm_instr *left = vm_first_maker_of(p, a), *right = vm_first_maker_of(p, b);
 	bool is_sum = is_map(left, MAP_ADDF) || is_map(left, MAP_SUBF) || is_map(left, MAP_FMA);
 	if (is_sum && !is_data[b]) return true;
 	if (is_map(in, MAP_ADDF)) return (is_map(right, MAP_ADDF) || is_map(right, MAP_SUBF)) && !is_data[a];
@@ -111,7 +99,7 @@ bool vm_digits_sum_of_data(const struct vm_program *p, const struct vm_instr *in
 {
 	if (!is_map(in, MAP_SUBF) && !is_map(in, MAP_ADDF)) return false;
 	for (int i = 0; i < 2; i++) {
-		const struct vm_instr *sum = maker_of(p, src_id(p, in, i));
+		const struct vm_instr *sum = vm_first_maker_of(p, src_id(p, in, i));
 		if (is_data[src_id(p, in, 1 - i)] || (!is_map(sum, MAP_ADDF) && !is_map(sum, MAP_SUBF))) continue;
 		if (is_data[src_id(p, sum, 0)] && is_data[src_id(p, sum, 1)]) return true;
 	}
@@ -134,7 +122,7 @@ static bool is_rounding(const struct vm_instr *in)
  * value or pattern before. */
 static bool may_lose(const struct vm_program *p, const struct vm_instr *in, const bool *is_data, const bool *from_float)
 {
-	if (in->ndst < 1 || !is_wide(p->values[dst_id(p, in, 0)].elem)) return false;
+	if (in->ndst < 1 || !elem_is_wide(p->values[dst_id(p, in, 0)].elem)) return false;
 	bool any = false;
 	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
 	if (!any) return false;
@@ -151,7 +139,7 @@ int vm_digits_find(const struct vm_program *p, const bool *is_data, int32_t *out
 	int n = 0;
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
-		bool to_int = (is_cast(in) || in->op == OP_BITCAST) && is_wide(in->elem) &&
+		bool to_int = (is_cast(in) || in->op == OP_BITCAST) && elem_is_wide(in->elem) &&
 			elem_is_int((enum elem)in->result_elem) && in->result_elem != ELEM_I1;
 		if (to_int && is_data[src_id(p, in, 0)]) from_float[dst_id(p, in, 0)] = true;
 	}

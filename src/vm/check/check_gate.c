@@ -32,9 +32,6 @@ enum {
 	MIX_FLOAT = 256
 };
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 /* Whether an operation has two different operands that are both data. */
 static bool is_of_two(const struct vm_program *p, const struct vm_instr *in, const bool *is_data)
 {

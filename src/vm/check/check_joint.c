@@ -34,8 +34,6 @@ struct masks {
 	int steps; /* left */
 };
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-
 /* ---- which masks go together ---- */
 
 static bool *derived_find(const struct vm_program *p, const bool *is_data)

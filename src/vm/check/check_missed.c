@@ -84,9 +84,6 @@ struct vm_missed {
 	struct vm_missed_at *list;
 };
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 /* ---- which instructions are joins ---- */
 
 /* What comes of the program's place, of ranges and of what loops count. */
@@ -482,13 +479,6 @@ static int64_t majority(const uint8_t *d, size_t size, int64_t n)
 	return 2 * count > n ? at : -1;
 }
 
-static bool is_full(const struct box *b, const struct vm_value_info *info)
-{
-	for (int d = 0; d < info->ndim; d++)
-		if (b->lo[d] > 0 || b->hi[d] < info->shape[d]) return false;
-	return true;
-}
-
 static void block_look(struct vm_ctx *c, const struct vm_instr *in, struct missed_join *j, int s)
 {
 	int value = vm_src(c, in, s);
@@ -529,7 +519,7 @@ void vm_missed_step(struct vm_ctx *c, const struct vm_instr *in)
 		int value = vm_src(c, in, s);
 		enum form form = c->values[value].form;
 		if (!(j->by >> s & 1) || form == FORM_AFFINE) continue;
-		if (form == FORM_BOX && is_full(&c->values[value].box, &m->p->values[value])) continue;
+		if (form == FORM_BOX && vm_box_is_full(&c->values[value].box, &m->p->values[value])) continue;
 		if (form == FORM_SPLAT) scalar_look(c, in, j, s);
 		else block_look(c, in, j, s);
 	}

@@ -12,19 +12,13 @@
 #include "vm/map/map.h"
 #include <stdlib.h>
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
-static bool is_wide(int e) { return e == ELEM_F32 || e == ELEM_F64; }
-static bool is_narrow(int e) { return elem_is_float((enum elem)e) && !is_wide(e); }
-
 static bool is_cast(const struct vm_instr *in)
 {
 	return in->op == OP_MAP && in->map_op < 0 && in->nsrc == 1 && in->ndst == 1;
 }
 static bool is_narrowing(const struct vm_instr *in)
 {
-	return is_cast(in) && is_wide(in->elem) && is_narrow(in->result_elem);
+	return is_cast(in) && elem_is_wide(in->elem) && elem_is_narrow(in->result_elem);
 }
 
 /* A mask that cuts ten bits and more from the end of an fp32 pattern: tf32 and bf16 by hand. */
@@ -106,21 +100,14 @@ bool vm_reaches_memory(const struct vm_program *p, int v, bool *marked)
 	return false;
 }
 
-static const struct vm_instr *maker_of(const struct vm_program *p, int value)
-{
-	for (int i = 0; i < p->ninstrs; i++)
-		for (int d = 0; d < p->instrs[i].ndst; d++)
-			if (dst_id(p, &p->instrs[i], d) == value) return &p->instrs[i];
-	return NULL;
-}
-
 /* x - wide(narrow(x)), for the narrowing given or, with NULL, for any. */
 static bool is_residual(const struct vm_program *p, const struct vm_instr *sub, const struct vm_instr *narrowing)
 {
 	if (sub->op != OP_MAP || sub->map_op != MAP_SUBF) return false;
-	const struct vm_instr *back = maker_of(p, src_id(p, sub, 1)), *down = back;
+	const struct vm_instr *back = vm_first_maker_of(p, src_id(p, sub, 1)), *down = back;
 	if (!back) return false;
-	if (is_cast(back) && is_narrow(back->elem) && is_wide(back->result_elem)) down = maker_of(p, src_id(p, back, 0));
+	if (is_cast(back) && elem_is_narrow(back->elem) && elem_is_wide(back->result_elem))
+		down = vm_first_maker_of(p, src_id(p, back, 0));
 	if (!down || !down->nsrc || (narrowing && down != narrowing) || !(is_narrowing(down) || narrowing)) return false;
 	return src_id(p, down, 0) == src_id(p, sub, 0);
 }
@@ -129,7 +116,7 @@ static bool is_residual(const struct vm_program *p, const struct vm_instr *sub, 
  * residual itself. */
 static bool is_split(const struct vm_program *p, const struct vm_instr *narrowing, bool *marked)
 {
-	const struct vm_instr *from = maker_of(p, src_id(p, narrowing, 0));
+	const struct vm_instr *from = vm_first_maker_of(p, src_id(p, narrowing, 0));
 	if (from && is_residual(p, from, NULL)) return true;
 	for (int i = 0; i < p->ninstrs; i++)
 		if (is_residual(p, &p->instrs[i], narrowing) && vm_reaches_memory(p, dst_id(p, &p->instrs[i], 0), marked))

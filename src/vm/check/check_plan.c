@@ -20,9 +20,6 @@
 #define RMW_ADD_FLOAT 4  /* of lower_memory.c, rmw_names */
 #define RMW_EXCHANGE 9
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 /* ---- where pointers come from ---- */
 
 static bool roots_add(struct vm_roots *to, const struct vm_roots *from)

@@ -24,9 +24,6 @@
 #define GAIN_POLE 64    /* powers of two that constants have multiplied data by, from which on products are looked at */
 #define GAIN_MAX 1024.0 /* more is as much */
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 /* Where an operation's operand meets its pole. */
 static const struct {
 	int16_t op;

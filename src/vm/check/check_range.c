@@ -39,9 +39,6 @@ struct power {
 };
 #define SHIFT_MAX 60 /* half of what lies between 1 and where an fp32 vanishes or overflows */
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 static struct range make(double lo, double hi, bool nan)
 {
 	if (isnan(lo)) lo = -INFINITY;

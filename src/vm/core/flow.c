@@ -1,9 +1,6 @@
 /* What comes of what: values of a program that follow from marked ones, whatever the data. */
 #include "vm/core/program.h"
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 /* One step of the flow: whether something was added. A region's operands come from the instruction
  * before it, and its last instruction has the results of the whole. */
 static bool flow_step(const struct vm_program *p, int i, bool *is_data)
@@ -44,4 +41,12 @@ void vm_flow_forward(const struct vm_program *p, bool *marked)
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= flow_step(p, i, marked);
 	}
+}
+
+const struct vm_instr *vm_first_maker_of(const struct vm_program *p, int value)
+{
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int d = 0; d < p->instrs[i].ndst; d++)
+			if (dst_id(p, &p->instrs[i], d) == value) return &p->instrs[i];
+	return NULL;
 }

@@ -191,9 +191,16 @@ static inline bool vm_arg_is_pointer(const struct vm_kernel *k, int i)
 {
 	return k->module.types[k->arg_types[i]].elem == ELEM_PTR;
 }
+/* Values that an instruction reads, and that it gives. */
+static inline int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
+static inline int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
+/* Steps of a value's dimensions in row-major order, in elements. */
+void vm_row_major(const struct vm_value_info *info, int64_t *stride);
 /* What poison and masked-off loads hold. */
 void vm_pattern(enum elem e, uint8_t bits[8]);
 
 /* Marks, of (nvalues), all that comes of what is marked (flow.c). */
 void vm_flow_forward(const struct vm_program *p, bool *marked);
+/* The first instruction that gives a value; NULL: it is an argument or a constant. */
+const struct vm_instr *vm_first_maker_of(const struct vm_program *p, int value);
 #endif

@@ -41,6 +41,13 @@ struct box {
 	int32_t lo[VM_LAZY_DIMS];
 	int32_t hi[VM_LAZY_DIMS];
 };
+/* Whether it has all elements of a block of that shape. */
+static inline bool vm_box_is_full(const struct box *b, const struct vm_value_info *info)
+{
+	for (int d = 0; d < info->ndim; d++)
+		if (b->lo[d] > 0 || b->hi[d] < info->shape[d]) return false;
+	return true;
+}
 struct vm_value {
 	enum form form;
 	struct vm_buf *buf; /* dense; other forms: the elements once something needed them */

@@ -15,6 +15,15 @@
 #define EXACT_BUFFERS 0
 #endif
 
+void vm_row_major(const struct vm_value_info *info, int64_t *stride)
+{
+	int64_t s = 1;
+	for (int d = info->ndim - 1; d >= 0; d--) {
+		stride[d] = s;
+		s *= info->shape[d];
+	}
+}
+
 /* ---- buffers ---- */
 
 static int size_class_of(size_t bytes)

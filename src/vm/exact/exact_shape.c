@@ -18,15 +18,6 @@ int exact_reshape(struct exact *e, const struct vm_instr *in)
 
 static const struct vm_value_info *info_of(const struct exact *e, int value) { return &e->c.program->values[value]; }
 
-static void row_major(const struct vm_value_info *info, int64_t *stride)
-{
-	int64_t s = 1;
-	for (int d = info->ndim - 1; d >= 0; d--) {
-		stride[d] = s;
-		s *= info->shape[d];
-	}
-}
-
 /* Element `at` of the result is which of source 0: by the place of each dimension. */
 static int64_t place_of(const struct vm_value_info *to, const int64_t *stride, int64_t at)
 {
@@ -43,7 +34,7 @@ static void strides_of(const struct exact *e, const struct vm_instr *in, int64_t
 	const struct vm_value_info *from = info_of(e, vm_src(&e->c, in, 0)), *to = info_of(e, vm_dst(&e->c, in, 0));
 	int64_t natural[TTIR_DIMS_MAX];
 	const int32_t *perm = in->extra;
-	row_major(from, natural);
+	vm_row_major(from, natural);
 	for (int d = 0; d < to->ndim; d++) {
 		if (in->op == OP_TRANS) stride[d] = natural[perm[d]];
 		else stride[d] = from->shape[d] == to->shape[d] ? natural[d] : 0;
@@ -58,7 +49,7 @@ static int gather(struct exact *e, const struct vm_instr *in, const struct exact
 	int64_t stride[TTIR_DIMS_MAX];
 	struct exact_ints index;
 	if (!exact_ints_of(e, in, vm_src(&e->c, in, 1), to->count, &index)) return 1;
-	row_major(from, stride);
+	vm_row_major(from, stride);
 	int64_t along = stride[axis], inner = 1;
 	for (int k = axis + 1; k < to->ndim; k++) inner *= to->shape[k];
 	stride[axis] = 0;

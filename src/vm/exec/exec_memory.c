@@ -189,13 +189,6 @@ static bool is_empty(const struct box *b, int ndim)
 	return false;
 }
 
-static bool is_full(const struct box *b, const struct vm_value_info *info)
-{
-	for (int d = 0; d < info->ndim; d++)
-		if (b->lo[d] > 0 || b->hi[d] < info->shape[d]) return false;
-	return true;
-}
-
 /* ---- load ---- */
 
 /* Fills d with what masked-off elements hold. */
@@ -257,7 +250,7 @@ static int load_box(struct vm_ctx *c, const struct vm_instr *in, int mask, int o
 	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0]))
 		return fill_other(c, in, other, info->elem, buf->data, info->count);
 	if (!prepare(c, info, &a, &b, elem_bytes(info->elem), false, &w, &mem, &start)) return -1;
-	if (!is_full(&b, info) && fill_other(c, in, other, info->elem, buf->data, info->count)) return 1;
+	if (!vm_box_is_full(&b, info) && fill_other(c, in, other, info->elem, buf->data, info->count)) return 1;
 	return walk_box(&w, mem, buf->data + start, false, (int64_t)w.size) ? 0 : -1;
 }
 

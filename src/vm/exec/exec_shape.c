@@ -120,15 +120,6 @@ int exec_reshape(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- strided copies ---- */
 
-static void row_major(const struct vm_value_info *info, int64_t *stride)
-{
-	int64_t s = 1;
-	for (int d = info->ndim - 1; d >= 0; d--) {
-		stride[d] = s;
-		s *= info->shape[d];
-	}
-}
-
 static int copy_result(struct vm_ctx *c, const struct vm_instr *in, const int64_t *stride)
 {
 	const struct vm_value_info *to = info_dst(c, in, 0);
@@ -172,7 +163,7 @@ int exec_broadcast(struct vm_ctx *c, const struct vm_instr *in)
 	}
 	/* A dense one is copied, with stride 0 where it repeats. */
 	int64_t stride[TTIR_DIMS_MAX];
-	row_major(from, stride);
+	vm_row_major(from, stride);
 	for (int d = 0; d < to->ndim; d++)
 		if (from->shape[d] != to->shape[d]) stride[d] = 0;
 	return copy_result(c, in, stride);
@@ -202,7 +193,7 @@ int exec_trans(struct vm_ctx *c, const struct vm_instr *in)
 	}
 	/* A dense one is copied along the permuted strides. */
 	int64_t natural[TTIR_DIMS_MAX], stride[TTIR_DIMS_MAX];
-	row_major(from, natural);
+	vm_row_major(from, natural);
 	for (int d = 0; d < from->ndim; d++) stride[d] = natural[perm[d]];
 	return copy_result(c, in, stride);
 }
@@ -270,7 +261,7 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 	int axis = in->imm[0];
 	int64_t stride[TTIR_DIMS_MAX], at[TTIR_DIMS_MAX] = {0};
 	size_t size = elem_bytes(from->elem);
-	row_major(from, stride);
+	vm_row_major(from, stride);
 	for (int64_t i = 0; i < index->count; i++) {
 		int64_t k = vm_int_at(index->elem, x, i), offset = 0;
 		if (k < 0 || k >= from->shape[axis])

@@ -13,9 +13,6 @@
 
 enum { MARK_DATA = 1, MARK_PROGRAM = 2 };
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
-
 static bool reads_memory(const struct vm_instr *in)
 {
 	return in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;

@@ -22,8 +22,6 @@ struct folding {
 	bool *is_folded; /* (ninstrs) */
 };
 
-static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
-
 /* A jump backwards is the end of a loop: from the last instruction on, the loops that are open. */
 static void loops_find(struct folding *f)
 {
