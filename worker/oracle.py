@@ -24,7 +24,7 @@ import oracle_sized
 import oracle_template
 import output_form
 import wire
-from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
+from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, readable, same_bytes
 from oracle_reference import (DRAW_SEED, TASK_FILE, Asked, Draws, Fits, Reference, clone_tensor, device_mode, forward,
                               forward_double, named_tensors, plain_outputs, seed_all)
 
@@ -50,7 +50,8 @@ class Variant:
         second = reference.inputs(probe_seed + 1).tensors()
         with Asked() as asked:
             first = reference.inputs(probe_seed).tensors()
-        self.domains = [oracle_inputs.Domain(a, b, asked.range_of(a)) for a, b in zip(first, second)]
+        named = oracle_inputs.whole_numbers_of(reference.source)
+        self.domains = [oracle_inputs.Domain(a, b, asked.range_of(a), named) for a, b in zip(first, second)]
         free = [d for d in self.domains if d.kind == "free"]
         for number, domain in enumerate(free):
             domain.is_other = number % 2 == 1
@@ -201,6 +202,68 @@ def vary_defaults(variant, trial, call):
     return replaced(call, tensors) if varied else None
 
 
+FAINT = 0.05            # of an output: an input that moves it by less hardly shows, if it is read at all
+LOUD = 0.25             # where it shows
+LOUDER = 64.0           # by one step
+LOUDEST = 2.0 ** 30
+FAINT_INPUTS_MAX = 6
+
+
+def moved_by(outs, others):
+    """The most that an element of some output differs, as a share of it and of what is usual there;
+    None where either is no finite number."""
+    most = 0.0
+    for a, b in zip(outs, others):
+        if a.shape != b.shape:
+            return None
+        if a.is_floating_point() and a.numel():
+            a, b = a.double(), b.double()
+            is_number = torch.isfinite(a)
+            if not torch.equal(is_number, torch.isfinite(b)) or not is_number.any():
+                return None
+            a, b = a[is_number], b[is_number]
+            most = max(most, ((a - b).abs() / (a.abs() + a.abs().mean()).clamp_min(1e-300)).max().item())
+    return most
+
+
+def amplify_faint(variant, trial, call):
+    """Inputs that count for next to nothing beside the others (loss + 1e-5 * w ** 2), so much
+    larger that they show. None when there is none."""
+    tensors = call.tensors()
+    free = [i for i, d in enumerate(variant.domains) if d.kind == "free"]
+    if variant.returns_positions or variant.draws or not 2 <= len(free) <= FAINT_INPUTS_MAX:
+        return None
+
+    def outs_of(i, factor):
+        model = variant.fresh_model()
+        if trial["parameters"] == "random":
+            oracle_inputs.randomise_state(model, trial["seed"])
+        tried = tensors[:i] + [oracle_inputs.scaled(tensors[i], factor)] + tensors[i + 1:]
+        seed_all(DRAW_SEED)
+        return forward(model, replaced(call, tried).map(clone_tensor))
+
+    louder = {}
+    try:
+        now = outs_of(free[0], 1)
+        for i in free:
+            without = outs_of(i, 0)
+            share, factor = moved_by(now, without), 1.0
+            if share is None or share >= FAINT:
+                continue
+            while share is not None and share < LOUD and factor < LOUDEST:
+                factor *= LOUDER
+                share = moved_by(outs_of(i, factor), without)
+            # What overflows on its way there is as loud as it may be.
+            louder[i] = factor if share is not None else factor / LOUDER
+            if share == 0:
+                del louder[i]     # nothing hangs on it
+    except Exception:
+        return None
+    if not any(factor > 1 for factor in louder.values()):
+        return None
+    return replaced(call, [oracle_inputs.scaled(t, louder.get(i, 1)) for i, t in enumerate(tensors)])
+
+
 def replaced(call, tensors):
     following = iter(tensors)
     return call.map(lambda t: next(following))
@@ -211,17 +274,28 @@ def run_trial(variant, trial, positive, power):
     what the reference raises."""
     call = make_inputs(variant, trial, positive, power)
     if trial["distribution"] == "defaults":
-        call = vary_defaults(variant, trial, call)
-        if call is None:
+        varied = vary_defaults(variant, trial, call)
+        amplified = amplify_faint(variant, trial, varied or call)
+        if varied is None and amplified is None:
             return None
-    return run_call(variant, trial, call, trial["distribution"] == "rows" or trial.get("wide", 0) > 0)
+        call = amplified or varied
+        trial = trial if amplified is None else dict(trial, shown="faint")
+    is_sensitive = trial["distribution"] == "rows" or trial.get("wide", 0) > 0 or "shown" in trial
+    r = run_call(variant, trial, call, is_sensitive)
+    r["shown"] = trial.get("shown", trial["distribution"])
+    return r
 
 
 NOISE_RUNS = 2
 
 
+MOSTLY_ZERO = 0.6
+
+
 def vanishes(r):
-    return r.is_floating_point() and r.numel() > 0 and not r.any()
+    """Whether an output is zero throughout, or mostly: what is left above a bound (x - threshold)
+    may be as small as the rounding of what it was made of."""
+    return r.is_floating_point() and r.numel() > 0 and (r == 0).double().mean().item() > MOSTLY_ZERO
 
 
 def noise_of(model, call, draws, exact, seed):
@@ -245,7 +319,8 @@ def noise_of(model, call, draws, exact, seed):
             return None
         for n, f, r in zip(noise, found[0], exact):
             if n.numel() and r.is_floating_point():
-                torch.maximum(n, (f - r).abs().nan_to_num(0.0, 0.0, 0.0).reshape(n.numel(), -1).amax(1), out=n)
+                distance = (f.double() - r.double()).abs().nan_to_num(0.0, 0.0, 0.0)
+                torch.maximum(n, distance.reshape(n.numel(), -1).amax(1), out=n)
     return noise
 
 
@@ -300,6 +375,7 @@ FINITE_SHARE = 1 / 4     # of the finite elements that an output has on the task
 
 def unlike_numbers(t):
     """Which of -inf, +inf and NaN a tensor holds, and its share of finite elements."""
+    t = readable(t)
     if not t.is_floating_point() or torch.isfinite(t).all():
         return set(), 1.0
     kinds = {"-inf": torch.isneginf(t), "+inf": torch.isposinf(t), "nan": torch.isnan(t)}
@@ -313,6 +389,7 @@ def is_finite(result, usual=(), share=FINITE_SHARE):
     finite elements are left. All else overflowed."""
     exact = result["exact"] or result["plain"]
     for i, (f, r) in enumerate(zip(result["plain"], exact)):
+        f, r = readable(f), readable(r)
         if not f.is_floating_point():
             continue
         (found, left), (of_twin, _) = unlike_numbers(f), unlike_numbers(r)
@@ -332,6 +409,7 @@ def is_exact(result):
         return False
     for f, r in zip(result["plain"], result["exact"] or []):
         if f.is_floating_point() and f.numel():
+            r = readable(r)
             usable, is_number = USABLE.get(f.dtype, 1.0), torch.isfinite(r)
             f, r = f.double()[is_number], r[is_number]
             error = ((f - r).abs() / (r.abs() + r.abs().mean())).nan_to_num(0.0).max().item() if r.numel() else 0.0
@@ -342,8 +420,8 @@ def is_exact(result):
     return True
 
 
-def trial_name(trial, positive, power):
-    return trial["distribution"] + (f" (2^{power:g})" if power > 0 else "") + ("-positive" if positive else "")
+def trial_name(name, positive, power):
+    return name + (f" (2^{power:g})" if power > 0 else "") + ("-positive" if positive else "")
 
 
 def pack_expected(expected, plain, exact):
@@ -391,7 +469,7 @@ def send_trial(send, index, variant_index, variant, trial):
             continue
         # Inputs that are the same under every seed hide nothing.
         if r is None:
-            why = "no input is the same under every seed"
+            why = "no input is the same under every seed, and none is faint"
             break
         # A reference that overflows, or is far from its twin, says nothing about a candidate: the
         # next magnitude is tried.
@@ -404,7 +482,7 @@ def send_trial(send, index, variant_index, variant, trial):
                 variant, dict(trial, wide=wide), positive, power, r):
             why = "other positions than among plainer values"
             continue
-        message, given, expected = pack_trial(index, variant_index, trial_name(trial, positive, power), r,
+        message, given, expected = pack_trial(index, variant_index, trial_name(r["shown"], positive, power), r,
                                               kind == "edge")
         send(message, (given.seal(), expected.seal()))
         given.close()

@@ -9,6 +9,7 @@ import torch
 
 import oracle
 import oracle_inputs
+import oracle_pack
 import wire
 from oracle_reference import Reference, device_mode
 
@@ -202,7 +203,9 @@ def dominate(x, domain, index, e):
         flat[where] = (share * 0.9 / len(own) if e["by"] > 0 else share * 0).to(x.dtype)
         return with_rest(new.flatten(), x, where).reshape(x.shape) if x.is_contiguous() else x
     if domain.kind == "free":
-        flat[where] = (share * e["by"] * x.abs().max().float()).to(x.dtype)
+        own = oracle_pack.readable(x)
+        largest = torch.where(torch.isfinite(own), own, torch.zeros_like(own)).abs().max().float()
+        flat[where] = (share * e["by"] * largest).to(x.dtype)
     return new
 
 

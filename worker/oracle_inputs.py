@@ -14,6 +14,7 @@ import re
 
 import torch
 
+import oracle_pack
 import oracle_size
 
 # this many exact zeros in a stock float tensor are structure (triangular, diagonal, masked), not
@@ -30,11 +31,14 @@ class Domain:
     """What two draws of one stock input show about it, and what the task asked a generator of whole
     numbers for: (lowest, highest), or None."""
 
-    def __init__(self, x, y, asked=None):
+    def __init__(self, x, y, asked=None, named=()):
         self.is_fixed = x.numel() > 0 and torch.equal(x, y)
         self.kind = kind_of(x)
         self.values = "other"
         self.asked = asked
+        # Whole numbers of the task's text that such an input may be: a padding token, what is to be
+        # ignored.
+        self.named = [v for v in named if asked and asked[0] <= v <= asked[1]]
         self.is_other = False      # another input of floats comes before it
         if x.numel() and not x.is_complex():
             v = x.detach().float() if x.is_floating_point() else x.detach()
@@ -44,6 +48,17 @@ class Domain:
                            if distinct <= {-1, 1} else "additive" if is_additive(distinct) else "other")
 
 
+def whole_numbers_of(source):
+    """Whole numbers that a text names."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            node = ast.Constant(-node.operand.value) if type(node.operand.value) is int else node
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            found.add(node.value)
+    return sorted(found)
+
+
 def is_additive(distinct):
     """Whether these are a mask's that is added to logits: nothing, or so far below that an
     exponential of it vanishes."""
@@ -51,12 +66,17 @@ def is_additive(distinct):
 
 
 def kind_of(x):
-    """'keep', 'probability', 'log-probability' or 'free'."""
+    """'keep', 'probability', 'log-probability' or 'free'. What is no finite number (scores of -inf,
+    a NaN where nothing was measured) stays where it is, and says nothing of the numbers beside
+    it."""
     if not x.is_floating_point() or x.numel() == 0:
         return "keep"
     v = x.detach().float()
     if not torch.isfinite(v).all():
-        return "keep"
+        # Logarithms of probabilities, some of which are 0, have to stay together.
+        is_log = x.dim() > 0 and not v.isnan().any() and ((v.exp().sum(-1) - 1).abs() < 1e-3).all()
+        v = v[torch.isfinite(v)]
+        return "keep" if is_log or v.numel() == 0 else kind_of(v)
     distinct = torch.unique(v.flatten()[:4096])
     if distinct.numel() <= 2 and v.numel() > 2 and set(distinct.tolist()) <= {-1.0, 0.0, 1.0}:
         return "keep"
@@ -300,12 +320,15 @@ def mask_rows(x, generator, may_be_empty):
     return like(x, flat.to(x.dtype).reshape(x.shape))
 
 
+NAMED_SHARE = 1 / 8      # of whole numbers that are ones which the task's text names
+
+
 def extremes_outside(x, domain, largest_first, generator):
     """The same integers with the largest and the smallest at the two ends, where a maximum must not
     miss them. Sorted ones (offsets) stay sorted. With a generator, and of what the task itself
-    asked one for: the ends of the range that it named, and half equal to the one before; where the
-    largest comes first, some rows are one number throughout, also the largest, which a sum or a
-    count of them must hold."""
+    asked one for: the ends of the range that it named, half equal to the one before, and some that
+    its text names (a token that stands for nothing); where the largest comes first, some rows are
+    one number throughout, also the largest, which a sum or a count of them must hold."""
     flat = x.flatten()
     if (x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3
             or (flat[1:] >= flat[:-1]).all()):
@@ -313,6 +336,10 @@ def extremes_outside(x, domain, largest_first, generator):
     flat = flat.clone()
     if domain.asked and generator:
         flat = torch.where(torch.rand(flat.shape, generator=generator) < 0.5, flat.roll(1), flat)
+        if domain.named:
+            number = torch.randint(0, len(domain.named), flat.shape, generator=generator)
+            flat = torch.where(torch.rand(flat.shape, generator=generator) < NAMED_SHARE,
+                               torch.tensor(domain.named, dtype=flat.dtype)[number], flat)
         flat[0], flat[-1] = domain.asked[largest_first], domain.asked[not largest_first]
         values = flat.reshape(x.shape)
         return like(x, one_number(values, domain, generator) if largest_first and x.dim() > 1 else values)
@@ -332,7 +359,7 @@ def one_number(values, domain, generator):
 
 def keep_structure(x, values):
     """Zeros, symmetry and halves of rows that are the same (tables of a rotary embedding, of which
-    kernels read one half)."""
+    kernels read one half), and what is no finite number."""
     if (x == 0).float().mean() > ZERO_FRACTION:
         values = values * (x != 0)
     if x.dim() and x.shape[-1] >= 4 and x.shape[-1] % 2 == 0:
@@ -342,6 +369,10 @@ def keep_structure(x, values):
             values = values[..., 0::2].repeat_interleave(2, -1)
     if x.dim() == 2 and x.shape[0] == x.shape[1] and x.shape[0] > 1 and torch.equal(x, x.T):
         values = torch.triu(values) + torch.triu(values, 1).T
+    # Another input's may have come here; the task's own numbers stand there then.
+    own, values = oracle_pack.readable(x), oracle_pack.readable(values)
+    if not torch.isfinite(own).all():
+        values = torch.where(torch.isfinite(own) & torch.isfinite(values), values.to(own.dtype), own)
     return values
 
 
@@ -408,6 +439,14 @@ def like(x, values):
         once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())
         return like(x[once], values.expand(x.shape)[once]).expand(x.shape)
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(values)
+
+
+def scaled(x, factor):
+    """Times a factor, where numbers are free; what is no finite number stays."""
+    if factor == 1:
+        return x
+    own = oracle_pack.readable(x)
+    return like(x, torch.where(torch.isfinite(own), own * factor, own))
 
 
 # ---- inputs that meet ----

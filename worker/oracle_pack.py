@@ -65,6 +65,11 @@ def same_bytes(a, b):
                                      and image(x.contiguous()) == image(y.contiguous()) for x, y in zip(a, b)))
 
 
+def readable(t):
+    """The same numbers in a type that torch can ask about: it asks nothing of floats of 8 bits."""
+    return t.float() if t.is_floating_point() and t.element_size() == 1 else t
+
+
 def dtype_name(t):
     return str(t.dtype).removeprefix("torch.")
 

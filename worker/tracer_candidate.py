@@ -8,6 +8,7 @@ import contextlib
 import copy
 import importlib.machinery
 import importlib.util
+import itertools
 import linecache
 import os
 import sys
@@ -118,6 +119,12 @@ def moved(model):
         model.requires_grad_(False).apply(lambda m: None).eval().train().zero_grad()
         for p, asks in zip(model.parameters(), wanted):
             p.requires_grad_(asks)
+    # Nor on whether processes share it, it was compiled, or given the type that it has already.
+    is_fp32 = all(t.dtype == torch.float32 for t in model.parameters() if t.is_floating_point())
+    for m, name in itertools.product(parts, ("share_memory", "compile", *(("float",) if is_fp32 else ()))):
+        if has_own(m, name):
+            with contextlib.suppress(Exception):
+                getattr(m, name)()
     return model
 
 

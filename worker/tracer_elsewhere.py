@@ -17,6 +17,7 @@ import json
 import math
 import sys
 import threading
+import weakref
 
 import torch
 
@@ -172,6 +173,7 @@ def under_a_server():
     """Inference mode, while a graph is captured or compiled, under a profiler, with hooks on the
     module, whose parameters are frozen."""
     yes = lambda *args, **kwargs: True
+    # What the server sets on the module and in torch, and what it says of its mode.
     hooks = [MODEL[0].register_forward_hook(lambda *args: None),
              MODEL[0].register_forward_pre_hook(lambda *args: None)] if MODEL else []
     strict = torch._C._get_deterministic_algorithms()
@@ -183,6 +185,7 @@ def under_a_server():
         with torch.inference_mode(), set_to(
                 (torch.cuda, "is_current_stream_capturing", yes), (torch.compiler, "is_compiling", yes),
                 (torch.compiler, "is_exporting", yes), (torch.jit, "is_tracing", yes),
+                (torch._C, "_is_tracing", yes), (torch._C, "_get_tracing_state", yes),
                 (torch._C._autograd, "_profiler_enabled", yes), (torch.autograd, "_profiler_enabled", yes),
                 (torch, "is_anomaly_enabled", yes)):
             yield
@@ -226,7 +229,10 @@ class Layer(torch.autograd.Function):
 
 
 def of_a_layer(t):
-    return Layer.apply(t, torch.ones(1, requires_grad=True))
+    out = Layer.apply(t, torch.ones(1, requires_grad=True))
+    if out.requires_grad:
+        out.retain_grad()
+    return out
 
 
 @contextlib.contextmanager
@@ -370,7 +376,8 @@ def check(calls, bare):
     by_name = [("by the names of its arguments", 0, functools.partial(by_names, calls))] if tells_names(calls) else []
     for caller in (("from another thread and stream, on views", HEAD, in_another_thread),
                    ("in inference mode, under a profiler or while it is captured", 0, under_a_server),
-                   ("in a process that is set otherwise than by default", 0, tracer_users.set_otherwise), *by_name):
+                   ("in a process that is set otherwise than by default", 0, tracer_users.set_otherwise),
+                   ("in a process whose limits are lower", 0, tracer_users.set_lower), *by_name):
         expect_bare(calls, bare, *caller)
     found = modes(calls, bare)
     expect_bare(calls, bare, "when another object of the class had been made since", 0,
@@ -392,7 +399,11 @@ def once(calls, head, around):
         tracer_plain.SHELL.head = head
         with around():
             calls.prepare("fresh")
-            return calls.tape()
+            # A caller may keep an eye on what it hands over.
+            watched = [weakref.ref(t) for t in tracer_calls.tensors_in([calls.args, calls.kwargs], [])] if head else []
+            tape = calls.tape()
+            watched.clear()
+            return tape
     except Stop:
         return None
     finally:

@@ -7,14 +7,18 @@ default dtype are left alone: honest host code asks for these.
 import asyncio
 import contextlib
 import decimal
+import faulthandler
 import gc
 import io
 import logging
 import sys
+import tracemalloc
 import warnings
 
 import numpy
 import torch
+import torch.utils.data._utils.worker as data_worker
+from torch.distributed import distributed_c10d
 from torch.overrides import TorchFunctionMode
 
 from tracer_words import Words, others_in
@@ -66,6 +70,19 @@ def install():
     LEVELS = Levels()
 
 
+def numbers(end):
+    """(what reads a setting, what sets it, a value far below the usual one or far above it): a
+    bound of the candidate's lies on one side."""
+    of = lambda owner, name: (lambda: getattr(owner, name), lambda value: setattr(owner, name, value))
+    yield (*of(torch._tensor_str.PRINT_OPTS, "precision"), (1, 12)[end])
+    limit = sys.getrecursionlimit()
+    yield sys.getrecursionlimit, sys.setrecursionlimit, (limit - 100, limit + (1 << 20))[end]
+    yield sys.getswitchinterval, sys.setswitchinterval, (1e-5, 3600.0)[end]
+    yield sys.get_int_max_str_digits, sys.set_int_max_str_digits, (0, 1 << 20)[end]
+    yield gc.get_threshold, lambda value: gc.set_threshold(*value), ((60, 3, 2), (1 << 30, 1 << 20, 1 << 20))[end]
+    yield lambda: logging.root.level, lambda level: LEVELS.put(level), (logging.DEBUG, logging.CRITICAL)[end]
+
+
 def pairs():
     """(what reads a setting, what sets it, another value)."""
     cuda, autograd = torch.backends.cuda, torch.autograd
@@ -88,15 +105,14 @@ def pairs():
                torch.__future__.set_swap_module_params_on_conversion)
     yield flag(torch.__future__.get_overwrite_module_params_on_conversion,
                torch.__future__.set_overwrite_module_params_on_conversion)
-    yield (*of(torch._tensor_str.PRINT_OPTS, "precision"), 7)
+    # One process of several that share the work, or that load data.
+    yield (*of(distributed_c10d._world, "default_pg"), object())
+    yield (*of(data_worker, "_worker_info"), object())
     # Of Python's interpreter and of its libraries.
-    yield sys.getrecursionlimit, sys.setrecursionlimit, sys.getrecursionlimit() + 4111
-    yield sys.getswitchinterval, sys.setswitchinterval, 0.25
-    yield sys.get_int_max_str_digits, sys.set_int_max_str_digits, 0
-    yield gc.get_threshold, lambda value: gc.set_threshold(*value), (812345, 17, 13)
+    yield (*of(faulthandler, "is_enabled"), lambda: True)
+    yield (*of(tracemalloc, "is_tracing"), lambda: True)
     yield flag(lambda: cuda.matmul.allow_fp16_reduced_precision_reduction,
                lambda value: setattr(cuda.matmul, "allow_fp16_reduced_precision_reduction", value))
-    yield lambda: logging.root.level, lambda level: LEVELS.put(level), logging.DEBUG
     yield (*of(logging.root, "handlers"), [*logging.root.handlers, logging.NullHandler()])
     yield (*of(warnings, "filters"), [("error", None, Unraised, None, 0), *warnings.filters])
     yield (*of(sys, "excepthook"), lambda *args: sys.__excepthook__(*args))
@@ -107,17 +123,29 @@ def held(value):
     return list(value) if type(value) is list else value
 
 
-DEFAULTS = [held(get()) for get, _, _ in pairs()]
+DEFAULTS, USUAL = [[held(get()) for get, _, _ in made] for made in (pairs(), numbers(0))]
+
+
+@contextlib.contextmanager
+def put_others(settings, defaults):
+    """What host code has set itself stays as it is."""
+    with contextlib.ExitStack() as stack:
+        for (get, put, other), default in zip(settings, defaults):
+            if get() == default:
+                stack.callback(put, get())
+                put(other)
+        yield
+
+
+@contextlib.contextmanager
+def set_lower():
+    with put_others(numbers(0), USUAL):
+        yield
 
 
 @contextlib.contextmanager
 def set_otherwise():
-    with contextlib.ExitStack() as stack:
-        # What host code has set itself stays as it is.
-        for (get, put, other), default in zip(pairs(), DEFAULTS):
-            if get() == default:
-                stack.callback(put, get())
-                put(other)
+    with put_others(pairs(), DEFAULTS), put_others(numbers(1), USUAL), contextlib.ExitStack() as stack:
         stack.callback(setattr, sys, "path", sys.path)
         sys.path = [*sys.path, *(f"/srv/part{i}" for i in range(200))]
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))

@@ -242,6 +242,8 @@ struct vm_site {
 	bool is_equality;    /* a comparison by == or != */
 	bool first_is_known; /* of a sum: the operand is a constant */
 	bool second_is_known;
+	double usual;     /* of a sum: the mean of its larger operand, where that was most, in its first trial */
+	bool has_usual;   /* that trial is over */
 	bool is_told;     /* it was open at the end of some trial */
 	uint8_t wanted;   /* enum vm_side, or'ed: the sides that it has */
 	uint8_t taken;    /* of those, the ones that were taken where it shows */

@@ -1,14 +1,19 @@
 """Settings of the second trace's process that are others (worker/tracer_users.py): every logger
 hears of another level, one that was there before, one that was made since and one that was a part
-of a name before."""
+of a name before; limits are on both sides of the usual ones; and all is as it was afterwards."""
+import faulthandler
+import gc
 import logging
 import os
 import sys
+import tracemalloc
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
 sys.path.insert(0, os.path.join(ROOT, "worker"))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
+import torch
+import torch.utils.data
 import zygote
 
 zygote.Sandbox(os.path.join(BUILD, "libhone_sandbox.so"))
@@ -27,4 +32,21 @@ for name, logger in loggers.items():
         tracer_users.LEVELS.put(level)
         found.append(logger.isEnabledFor(logging.DEBUG))
     check(f"'{name}' hears of a level and of the one before", found == [False, True, False], found)
+
+
+def settings():
+    worker = torch.utils.data.get_worker_info()
+    return (sys.getswitchinterval(), sys.getrecursionlimit(), gc.get_threshold()[0], torch.distributed.is_initialized(),
+            worker is not None, faulthandler.is_enabled(), tracemalloc.is_tracing(), logging.root.level)
+
+
+usual = settings()
+with tracer_users.set_lower():
+    lower = settings()
+check("limits are lower", all(a < b for a, b in zip(lower[:3], usual[:3])), (lower, usual))
+with tracer_users.set_otherwise():
+    otherwise = settings()
+check("limits are higher", all(a > b for a, b in zip(otherwise[:3], usual[:3])), (otherwise, usual))
+check("others share the work, load data and hear of faults", all(otherwise[3:7]) and not any(usual[3:7]), otherwise)
+check("all is as it was", settings() == usual, settings())
 done()

@@ -235,6 +235,58 @@ static void aim_launch(struct body_kernel *b, struct vm_aim *a, uint64_t lot, in
 	vm_report_release(&r);
 }
 
+static const struct vm_site *site_of_line(struct vm_coverage *c, int line)
+{
+	const struct vm_site *s;
+	int n = vm_coverage_sites(c, &s);
+	for (int i = 0; i < n; i++)
+		if (s[i].line == line) return &s[i];
+	fail_msg("no site at line %d", line);
+	return NULL;
+}
+
+/* Beside a zero, or a number that is next to nothing, what is left is no share of the sum. */
+static void test_terms_beside_zeros(void **state)
+{
+	const float zeros[N] = {1, 2, 3, 0, 4, 1e-12f, 5, -6}, counts[N] = {1, 2, 3, 0, 4, 1e-5f, 5, -6};
+	struct body_kernel b = make(LOADED CONSTANT("e", "1.000000e-12")
+			CONSTANT("c", "1.000000e-12") "%w = arith.mulf %v, %v : tensor<8xf32>\n%g = arith.addf %w, %c : "
+										  "tensor<8xf32>" AT(4) "%t = arith.divf %e, %g : tensor<8xf32>\n%u = "
+																"arith.mulf %t, %c : tensor<8xf32>\n"
+																"%r = arith.addf %v, %u : tensor<8xf32>" AT(5) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	/* u is 1e-12 beside zeros, and next to nothing beside the others. */
+	launch(&b, c, zeros);
+	launch(&b, c, counts);
+	assert_int_equal(site_of_line(c, 5)->kind, SITE_TERM);
+	assert_int_equal(site_of_line(c, 5)->taken, 0);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
+/* A sum with a constant that swallows the other operand cuts it to whole numbers. */
+static void test_sums_that_are_steps(void **state)
+{
+	const float small[N] = {0.1f, -0.2f, 0.3f, 0, 0.01f, 1e-9f, 0.4f, -0.3f}, one[N] = {0.1f, 0.7f};
+	struct body_kernel b = make(LOADED CONSTANT("m", "0x4B400000") "%a = arith.addf %v, %m : tensor<8xf32>" AT(
+		4) "%r = arith.subf %a, %m : tensor<8xf32>" AT(5) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	launch(&b, c, small);
+	const struct vm_site *s = site_of_line(c, 4);
+	assert_int_equal(s->kind, SITE_STEP);
+	assert_int_equal(s->taken, 0);
+	launch(&b, c, one);
+	assert_int_not_equal(site_of_line(c, 4)->kind == SITE_STEP && !site_of_line(c, 4)->taken, 1);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+	/* Beside a small constant it is a term. */
+	b = make(LOADED CONSTANT("m", "1.0") "%r = arith.addf %v, %m : tensor<8xf32>" AT(4) STORED);
+	c = vm_coverage_create(b.k);
+	assert_int_equal(site_of_line(c, 4)->kind, SITE_TERM);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
 /* A sum whose smaller operand is below 2^-8 of the larger in all lanes is open, and its aim counts
  * powers of two; a constant that is the smaller is known. */
 static void test_terms_of_a_sum(void **state)
@@ -467,6 +519,8 @@ int main(void)
 		cmocka_unit_test(test_few_lanes),
 		cmocka_unit_test(test_numbers_that_stay),
 		cmocka_unit_test(test_terms_of_a_sum),
+		cmocka_unit_test(test_terms_beside_zeros),
+		cmocka_unit_test(test_sums_that_are_steps),
 		cmocka_unit_test(test_far_from_a_mask),
 		cmocka_unit_test(test_far_from_a_count),
 		cmocka_unit_test(test_ends_and_extremes),

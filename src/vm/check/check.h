@@ -211,9 +211,11 @@ void vm_digits_operands(struct vm_ctx *c, const struct vm_instr *in, struct vm_s
 /* ---- check_cover.c ---- */
 /* (nvalues), heap: what a load or an atomic gave, and all that comes of it. */
 bool *vm_data_find(const struct vm_program *p);
-/* How much of the larger operand of a sum the smaller is; 1 where a constant is the smaller. */
+/* How much of the larger operand of a sum the smaller is, or of a sixteenth of what the larger is
+ * usually: beside a zero (a masked lane, a row of zeros) whatever is left would count. 1 where a
+ * constant is the smaller. */
 #define VM_FAR 2000 /* of a term, or a number to be cut, that is zero: farther than any that is not */
-double vm_term_share(double a, double b, bool first_is_known, bool second_is_known);
+double vm_term_share(double a, double b, bool first_is_known, bool second_is_known, double usual);
 /* What a step makes of its operands (b: the second, or 0), before it is cut, and what it is cut to;
  * how far that is from another result than `from`, -1 where it is another. */
 double vm_step_whole(const struct vm_instr *in, double a, double b, double *cut);

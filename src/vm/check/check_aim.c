@@ -127,6 +127,7 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	*a = (struct vm_aim){.first_is_known = s->first_is_known,
 		.second_is_known = s->second_is_known,
+		.usual = s->usual,
 		.from = s->distance,
 		.joint = joint,
 		.instr = instr,
@@ -353,7 +354,7 @@ static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, dou
 			/* In powers of two, so that a share of a millionth is on its way. */
 			for (int64_t i = 0; i < m; i++) {
 				double share = vm_term_share(
-					sum ? p[i] * q[i] : p[i], sum ? sum[i] : q[i], a->first_is_known, a->second_is_known);
+					sum ? p[i] * q[i] : p[i], sum ? sum[i] : q[i], a->first_is_known, a->second_is_known, a->usual);
 				far[at + i] = share > 0 ? log2(VM_TERM / share) : VM_FAR;
 			}
 		}

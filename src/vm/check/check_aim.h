@@ -76,6 +76,7 @@ struct vm_aim {
 	enum vm_site_kind kind;
 	bool first_is_known; /* as a vm_site's */
 	bool second_is_known;
+	double usual;
 	double from;                  /* of a step: the result that is left */
 	const struct vm_joint *joint; /* of two masks that decide together; else NULL */
 	int nguards;

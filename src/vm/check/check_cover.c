@@ -220,7 +220,7 @@ static void term_add(
 {
 	const struct vm_instr *in = &p->instrs[i];
 	bool is_joined = in->map_op == MAP_FMA; /* a product and a sum */
-	bool is_sum = in->op == OP_MAP && in->result_elem == ELEM_F32 &&
+	bool is_sum = in->op == OP_MAP && (in->result_elem == ELEM_F32 || in->result_elem == ELEM_F64) &&
 		(in->map_op == MAP_ADDF || in->map_op == MAP_SUBF || is_joined);
 	if (!is_sum || c->at[i] >= 0) return;
 	int a = src_id(p, in, 0), b = src_id(p, in, is_joined ? 2 : 1);
@@ -233,17 +233,39 @@ static void term_add(
 	s->second_is_known = !isnan(vm_constant_of(p, b));
 }
 
+/* A constant from which on a sum is a step: what is at most one never is a
+ * share of it that counts. */
+#define STEP_BESIDE (1 / VM_TERM)
+
+static bool is_sum_of_two(const struct vm_instr *in)
+{
+	return in->op == OP_MAP && (in->map_op == MAP_ADDF || in->map_op == MAP_SUBF) &&
+		(in->result_elem == ELEM_F32 || in->result_elem == ELEM_F64);
+}
+
 /* A whole number that was the same in all lanes of all trials though what it is cut from was not
  * (1 / (1 + d) with d the distance from a point, as a whole number). It needs
- * no comparison either. */
-static void step_add(struct vm_coverage *c, const struct vm_program *p, int i, const bool *is_data)
+ * no comparison either. Nor does a sum with a constant that is so large that it swallows the other
+ * operand ((v + 2^23) - 2^23), which cuts it to whole last places of the constant. */
+static void step_add(
+	struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker, const bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	double cut;
 	bool any = false;
 	if ((in->op != OP_MAP && in->op != OP_DIVIDE) || c->at[i] >= 0) return;
 	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
-	if (any && !isnan(vm_step_whole(in, 1, 1, &cut))) vm_site_add(c, p, i, SITE_STEP, SIDE_ABOVE);
+	if (!any || isnan(vm_step_whole(in, 1, 1, &cut))) return;
+	/* Beside a small constant, or data, a term says whether it counts. */
+	if (is_sum_of_two(in)) {
+		int a = src_id(p, in, 0), b = src_id(p, in, 1);
+		vm_maker_of(p, maker, &a);
+		vm_maker_of(p, maker, &b);
+		double first = fabs(vm_constant_of(p, a)), second = fabs(vm_constant_of(p, b));
+		bool is_large = first >= STEP_BESIDE || second >= STEP_BESIDE;
+		if (!is_large || isinf(first) || isinf(second)) return;
+	}
+	vm_site_add(c, p, i, SITE_STEP, SIDE_ABOVE);
 }
 
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
@@ -274,12 +296,14 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	}
 	for (int i = 0; i < p->ninstrs; i++)
 		if (c->at[i] >= 0 && !c->sites[c->at[i]].wanted) c->at[i] = -1;
-	for (int i = 0; i < p->ninstrs; i++) step_add(c, p, i, is_data);
+	for (int i = 0; i < p->ninstrs; i++) step_add(c, p, i, maker, is_data);
 	int32_t *watched = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *watched));
 	int nwatched = vm_digits_find(p, is_data, watched);
 	for (int i = 0; i < nwatched; i++) {
 		if (c->at[watched[i]] >= 0) {
-			c->sites[c->at[watched[i]]].has_digits = true;
+			struct vm_site *step = &c->sites[c->at[watched[i]]];
+			step->has_digits = true;
+			step->is_beside_data = vm_digits_sum_of_data(p, &p->instrs[watched[i]], is_data);
 			continue;
 		}
 		struct vm_site *s = vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
@@ -312,6 +336,7 @@ void vm_coverage_begin(struct vm_coverage *c)
 	vm_coverage_row(c, false);
 	for (int i = 0; i < c->nsites; i++) {
 		c->sites[i].is_told |= isfinite(c->sites[i].most) && !(c->sites[i].taken & c->sites[i].wanted);
+		c->sites[i].has_usual |= c->sites[i].usual > 0;
 		c->sites[i].least = c->sites[i].nearest = INFINITY;
 		c->sites[i].most = -INFINITY;
 		c->sites[i].lanes_now = 0;
@@ -381,19 +406,26 @@ static void take_sizes(struct vm_site *s, const double *a, int64_t n)
 	}
 }
 
-double vm_term_share(double a, double b, bool first_is_known, bool second_is_known)
+double vm_term_share(double a, double b, bool first_is_known, bool second_is_known, double usual)
 {
 	double x = fabs(a), y = fabs(b);
 	if ((first_is_known && x <= y) || (second_is_known && y <= x)) return 1;
-	return isfinite(x) && isfinite(y) && MAX(x, y) > 0 ? MIN(x, y) / MAX(x, y) : 0;
+	double whole = MAX(MAX(x, y), usual / 16);
+	return isfinite(x) && isfinite(y) && whole > 0 ? MIN(x, y) / whole : 0;
 }
 
 /* sum: of a product and a sum, what is added to the product of the other two; else NULL. */
 static void take_terms(struct vm_site *s, const double *a, const double *b, const double *sum, int64_t n)
 {
+	double whole = 0;
+	for (int64_t i = 0; !s->has_usual && i < n; i++) {
+		double larger = MAX(fabs(sum ? a[i] * b[i] : a[i]), fabs(sum ? sum[i] : b[i]));
+		whole += isfinite(larger) ? larger : 0;
+	}
+	s->usual = MAX(s->usual, whole / (double)n);
 	for (int64_t i = 0; i < n; i++) {
 		double x = sum ? a[i] * b[i] : a[i], y = sum ? sum[i] : b[i];
-		s->most = MAX(s->most, vm_term_share(x, y, s->first_is_known, s->second_is_known) - VM_TERM);
+		s->most = MAX(s->most, vm_term_share(x, y, s->first_is_known, s->second_is_known, s->usual) - VM_TERM);
 	}
 }
 
@@ -408,6 +440,15 @@ double vm_step_whole(const struct vm_instr *in, double a, double b, double *cut)
 	case MAP_ROUND: *cut = round(a); return x;
 	case MAP_ROUNDEVEN: *cut = rint(a); return x;
 	case MAP_TRUNC: break;
+	/* In last places of the constant, to which a sum is rounded. */
+	case MAP_ADDF:
+	case MAP_SUBF: {
+		double larger = fmax(fabs(a), fabs(b)), smaller = fmin(fabs(a), fabs(b));
+		if (!is_sum_of_two(in) || !isfinite(larger) || larger == 0) return NAN;
+		x = ldexp(smaller, (in->result_elem == ELEM_F32 ? 23 : 52) - ilogb(larger));
+		*cut = rint(x);
+		return x;
+	}
 	case MAP_DIVSI:
 	case MAP_DIVUI: x = b != 0 ? a / b : 0; break;
 	case MAP_SHRSI:
