@@ -80,6 +80,14 @@ def set_card(card):
         uuid=uuid.UUID(bytes=DRAWN.randbytes(16)))
 
 
+def as_nvidia_smi_says():
+    """Name, memory in MiB, clocks of multiprocessors and memory in MHz, compute capability: what
+    shim_bin/nvidia-smi answers by."""
+    major, minor = capability()
+    return (f"NVIDIA {CARD['name']};{CARD['memory_bytes'] >> 20};{CARD['clock_hz'] / 1e6:.0f};"
+            f"{memory_khz() // 1000};{major}.{minor}")
+
+
 def triton_properties():
     return dict(max_shared_mem=CARD["shared_bytes"], max_num_regs=65536, multiprocessor_count=CARD["sms"], warpSize=32,
                 sm_clock_rate=int(CARD["clock_hz"] / 1e3), mem_clock_rate=memory_khz(), mem_bus_width=CARD["bus_bits"])

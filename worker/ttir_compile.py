@@ -38,10 +38,7 @@ def target(capability):
     return GPUTarget("cuda", capability, WARP)
 
 
-TARGET = target(90)    # of hone vm, whose kernels run on no card
-
-
-def parse_options(src, options, goal=TARGET):
+def parse_options(src, options, goal):
     return make_backend(goal).parse_options(dict(options or {}, **src.parse_options()))
 
 
@@ -60,7 +57,7 @@ def context_of(goal):
     return CONTEXTS[goal.backend]
 
 
-def ttir_text(src, options, goal=TARGET):
+def ttir_text(src, options, goal):
     """The front end and the target-independent passes, nothing after. Raises what Triton raises."""
     backend = make_backend(goal)
     context = context_of(goal)

@@ -1,9 +1,9 @@
 """vm_cost: what kernels on the vm cost, per kernel and source line, and what that would take on a
 GPU.
 
-A launch's time is the vm's prediction for an H200 (docs/cost-model.md). It ranks variants of one
-kernel; it is no measurement. Operators of PyTorch between launches are predicted as the verifier
-predicts a reference's (oracle_cost.py).
+A launch's time is the vm's prediction for the card of --gpu (docs/cost-model.md). It ranks variants
+of one kernel; it is no measurement. Operators of PyTorch between launches are predicted as the
+verifier predicts a reference's (oracle_cost.py).
 """
 import json
 import linecache

@@ -3,8 +3,8 @@ tensors.
 
 Registered with triton.runtime.driver.set_active and in place of triton.compiler.compile;
 decorators, specialisation, autotuning and the launch syntax are Triton's own. A kernel is compiled
-to TTIR for sm_90 (ttir_compile.py) and handed to libhone_vm.so; a launch packs its arguments into
-an array of words (vm_shared.c) and runs there and then.
+to TTIR for the card of --gpu (ttir_compile.py) and handed to libhone_vm.so; a launch packs its
+arguments into an array of words (vm_shared.c) and runs there and then.
 
 What a launch would take on a GPU is predicted from the vm's counts (vm_cost.py) wherever Triton
 would have asked a clock.
@@ -33,7 +33,7 @@ from triton.runtime.errors import OutOfResources
 import compile as compile_worker
 import tracer_cuda
 import vm_cost
-from ttir_compile import TARGET, Refusal, parse_options, ttir_text
+from ttir_compile import Refusal, parse_options, target, ttir_text
 
 GRID_MAX = (2**31 - 1, 65535, 65535)
 FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_FMA = 1, 2, 4, 8
@@ -63,6 +63,10 @@ class VmFault(RuntimeError):
     """A kernel did what it must not. The message is complete; no traceback adds to it."""
 
 
+def current_target():
+    return target(tracer_cuda.CARD["capability"])
+
+
 def load_library(path, threads):
     global library
     library = ctypes.CDLL(path)
@@ -77,6 +81,8 @@ def load_library(path, threads):
     library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint32] * 3,
                                        ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
     library.hone_vm_threads(threads)
+    if library.hone_vm_gpu(tracer_cuda.CARD["name"].encode()):
+        raise ValueError(f"{tracer_cuda.CARD['name']} is no card of the library's table")
 
 
 def last_report():
@@ -102,7 +108,8 @@ class Metadata:
     are asked of it."""
 
     def __init__(self, kernel, options):
-        self.__dict__.update(options.__dict__, name=kernel.name, target=TARGET, tmem_size=None, tensordesc_meta=None)
+        self.__dict__.update(options.__dict__, name=kernel.name, target=current_target(), tmem_size=None,
+                             tensordesc_meta=None)
         self.__dict__["kernel"] = kernel
 
     def __getattr__(self, name):
@@ -146,7 +153,7 @@ class Kernel:
 
     def compiled(self):
         if self._compiled is None:
-            self._compiled = real_compile(self.src, target=TARGET, options=self.options.__dict__)
+            self._compiled = real_compile(self.src, target=current_target(), options=self.options.__dict__)
         return self._compiled
 
     def _init_handles(self):
@@ -216,17 +223,17 @@ shared_kernels = {}    # (source, options without the mapping) -> (TTIR, handle)
 def compile_for_vm(src, target=None, options=None, _env_vars=None):
     """In place of triton.compile."""
     if not hasattr(src, "fn"):
-        return real_compile(src, target=target or TARGET, options=options)
+        return real_compile(src, target=target or current_target(), options=options)
     if not type(src).__name__ == "ASTSource":
         raise VmError(f"{src.fn.__name__}: Gluon kernels are not supported by the vm, only kernels of triton.jit")
-    options = parse_options(src, options)
+    options = parse_options(src, options, current_target())
     if options.num_warps * 32 > Kernel.n_max_threads:    # Triton says so when it loads the kernel
         raise OutOfResources(options.num_warps * 32, Kernel.n_max_threads, "threads")
     visible = {k: v for k, v in options.__dict__.items() if k not in MAPPING}
     key = (src.hash(), str(sorted(visible.items(), key=lambda item: item[0])))
     if key not in shared_kernels:
         try:
-            ttir = ttir_text(src, options)
+            ttir = ttir_text(src, options, current_target())
         except CompilationError as error:
             error.vm_text = refusal_text(Refusal(src, error))    # for vm_main, where the script lets it pass
             raise
@@ -475,13 +482,13 @@ class Driver(DriverBase):
     @classmethod
     def is_active(cls): return True
     def map_python_to_cpp_type(self, ty): return ty
-    def get_current_target(self): return TARGET
+    def get_current_target(self): return current_target()
     def get_active_torch_device(self): return torch_device
     def get_device_interface(self): return torch.cuda if torch_device.type == "cuda" else torch.cpu
     def get_current_device(self): return 0
     def set_current_device(self, device): pass
     def get_current_stream(self, device=0): return 0
-    def get_device_capability(self, device=0): return divmod(TARGET.arch, 10)
+    def get_device_capability(self, device=0): return tracer_cuda.capability()
     def get_benchmarker(self): return do_bench
     def get_empty_cache_for_benchmark(self): return torch.empty(1)
     def clear_cache(self, cache): pass

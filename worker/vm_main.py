@@ -25,6 +25,7 @@ try:
 except ImportError as error:
     sys.exit(f"hone vm: {sys.executable} has no torch or triton: {error}; name another Python in HONE_PYTHON")
 
+import tracer_cuda
 import vm_driver
 import vm_blas
 import vm_cost
@@ -98,6 +99,8 @@ def main():
     if not triton.__version__.startswith("3.6."):
         print(f"hone vm: note: this Python has Triton {triton.__version__}; the vm reads the IR of Triton 3.6",
               file=sys.stderr)
+    tracer_cuda.set_card(settings["gpu"])
+    os.environ["HONE_VM_CARD"] = tracer_cuda.as_nvidia_smi_says()
     device = "cuda:0" if settings["cuda_shim"] else "cpu"
     vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device,
                       settings["configs"], settings["fma_contract"])

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))
+EXPORT int hone_vm_gpu(const char *name);
 EXPORT void hone_vm_threads(int threads);
 EXPORT const char *hone_vm_report(void);
 EXPORT struct vm_kernel *hone_vm_kernel_create(const char *ttir, size_t len);
@@ -40,8 +41,15 @@ enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8 };
 static _Thread_local struct str report_text;
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool *pool;
+static const struct vm_gpu *gpu; /* whose time is predicted */
 static int pool_size;
 
+/* The card whose time is predicted, before the first launch; -1: none of the table. */
+int hone_vm_gpu(const char *name)
+{
+	gpu = vm_gpu_find(name);
+	return gpu ? 0 : -1;
+}
 void hone_vm_threads(int threads) { pool_size = threads; }
 const char *hone_vm_report(void) { return report_text.data ? report_text.data : "{}"; }
 
@@ -82,7 +90,7 @@ struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len)
 	struct err err = {0};
 	json_t *o = NULL;
 	int rc = json_parse(result, len, "the compile's result", &o, &err);
-	if (!rc) rc = vm_compiled_create(o, &vm_gpus[0], &c, &err);
+	if (!rc) rc = vm_compiled_create(o, gpu, &c, &err);
 	if (rc) report_error(&err);
 	json_decref(o);
 	return c;
@@ -100,7 +108,7 @@ double hone_vm_operator_s(const char *name, const char *form, double bytes, doub
 	struct cost_launch l = {
 		.bytes = bytes, .flops = flops, .special = special, .dot_flops = dot_flops, .extent = extent};
 	enum cost_dot unit = (enum cost_dot)MIN(MAX(dot, 0), COST_DOT_COUNT - 1);
-	return name ? cost_operator_s(name, form, &l, unit, &vm_gpus[0]) : cost_launch_s(&l, unit, &vm_gpus[0]);
+	return name ? cost_operator_s(name, form, &l, unit, gpu) : cost_launch_s(&l, unit, gpu);
 }
 
 /* ---- reports ---- */
@@ -140,7 +148,7 @@ static void add_cost(json_t *o, const struct vm_report *r, const struct vm_launc
 			lines, json_pack("{s:i, s:o}", "line", r->lines[i].line, "cost", vm_counts_json(&r->lines[i].cost)));
 	json_object_update_new(o,
 		json_pack("{s:o, s:o, s:f}", "cost", vm_counts_json(&r->cost), "lines", lines, "predicted_s",
-			vm_estimate(&r->cost, &binary, &vm_gpus[0]).time_s));
+			vm_estimate(&r->cost, &binary, gpu).time_s));
 }
 
 static void report_launch(const struct vm_report *r, const struct vm_launch_options *l)

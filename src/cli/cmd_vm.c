@@ -3,6 +3,7 @@
  * sandbox: it is the user's own script. */
 #include "cli/cli.h"
 #include "base/base.h"
+#include "cost/cost.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@ struct vm_settings {
 	bool json;
 	bool cuda_shim;
 	bool fma_contract;
+	const char *gpu;
 	int64_t threads;
 	int64_t configs;
 };
@@ -25,7 +27,8 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, cost, "after the script, what each kernel and line moved and computed, with predicted times", NULL),
 	O(OPTION_BOOL, json, "with --cost: one JSON object, the last line of stdout", NULL),
 	O(OPTION_BOOL, cuda_shim,
-		"for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as an H200 would", NULL),
+		"for scripts written for CUDA: device=\"cuda\" is the CPU, torch.cuda answers as the card would", NULL),
+	O(OPTION_STR, gpu, "card that kernels are compiled for, whose limits hold and whose time is predicted", NULL),
 	O(OPTION_BOOL, fma_contract,
 		"join a product and the sum that is its only use into one fma, as NVIDIA's compiler does; default: round both",
 		NULL),
@@ -78,7 +81,8 @@ static char *find_library(void)
 	return NULL;
 }
 
-static int become_python(const struct vm_settings *s, char **script, int nscript, struct err *err)
+static int become_python(
+	const struct vm_settings *s, const struct vm_gpu *gpu, char **script, int nscript, struct err *err)
 {
 	char *python = find_python(), *library = find_library(), *program = path_installed("worker/vm_main.py");
 	if (!python)
@@ -88,9 +92,9 @@ static int become_python(const struct vm_settings *s, char **script, int nscript
 	if (!library || !program)
 		return err_set(err, ERR_NOT_FOUND, "%s is not installed with this program; `make all` builds it",
 			library ? "worker/vm_main.py" : "libhone_vm.so");
-	json_t *o = json_pack("{s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "check", s->check, "cost",
-		s->cost, "json", s->json, "cuda_shim", s->cuda_shim, "fma_contract", s->fma_contract, "threads",
-		(json_int_t)s->threads, "configs", (json_int_t)s->configs);
+	json_t *o = json_pack("{s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:I, s:I}", "library", library, "gpu", vm_gpu_json(gpu),
+		"check", s->check, "cost", s->cost, "json", s->json, "cuda_shim", s->cuda_shim, "fma_contract", s->fma_contract,
+		"threads", (json_int_t)s->threads, "configs", (json_int_t)s->configs);
 	char *settings = json_dumps(o, JSON_COMPACT);
 	char **argv = xcalloc((size_t)nscript + 4, sizeof *argv);
 	argv[0] = python;
@@ -123,7 +127,8 @@ static int script_check(const char *path, struct err *err)
 
 int cmd_vm(int argc, char **argv)
 {
-	struct vm_settings s = {.configs = 24};
+	struct vm_settings s = {.configs = 24, .gpu = VM_GPU_DEFAULT};
+	const struct vm_gpu *gpu = NULL;
 	struct err err = {0};
 	int npos, at = script_index(argc, argv);
 	/* Options alone: the parser would take the script's for its own. */
@@ -133,7 +138,8 @@ int cmd_vm(int argc, char **argv)
 	free(own);
 	if (rc == 1) return 0;
 	if (!rc) rc = settings_check(&s, at < argc, &err);
+	if (!rc) rc = vm_gpu_named(s.gpu, &gpu, &err);
 	if (!rc) rc = script_check(argv[at], &err);
-	if (!rc) rc = become_python(&s, argv + at, argc - at, &err);
+	if (!rc) rc = become_python(&s, gpu, argv + at, argc - at, &err);
 	return cli_fail("vm", &err);
 }

@@ -103,6 +103,12 @@ struct vm_gpu {
 enum { VM_GPU_COUNT = 5 };
 extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];   /* a row a card; vm_gpu_find finds one by its name */
 const struct vm_gpu *vm_gpu_find(const char *name); /* "H200", "h200", "rtx4090"; NULL: none of the table */
+#define VM_GPU_DEFAULT "H200" /* where nobody names a card and there is none */
+void vm_gpu_names(struct str *out); /* appended, with commas between */
+/* As vm_gpu_find, or ERR_USAGE with the table's names. */
+int vm_gpu_named(const char *name, const struct vm_gpu **out, struct err *err);
+/* The card as Python's answers for it describe it (worker/tracer_cuda.py, CARD). */
+json_t *vm_gpu_json(const struct vm_gpu *);
 /* Blocks of a kernel that fit on one SM together, by its threads, registers, shared memory and
  * places. 0: not even one does. */
 int64_t vm_gpu_fit(const struct vm_gpu *, int warps, int registers, int64_t shared_bytes);

@@ -69,6 +69,31 @@ const struct vm_gpu *vm_gpu_find(const char *name)
 	return NULL;
 }
 
+void vm_gpu_names(struct str *out)
+{
+	for (int i = 0; i < VM_GPU_COUNT; i++) str_printf(out, "%s%s", i ? ", " : "", vm_gpus[i].name);
+}
+
+int vm_gpu_named(const char *name, const struct vm_gpu **out, struct err *err)
+{
+	*out = vm_gpu_find(name);
+	if (*out) return 0;
+	struct str names = {0};
+	vm_gpu_names(&names);
+	int rc = err_set(err, ERR_USAGE, "gpu: \"%s\" is not in the table of cards (%s)", name, names.data);
+	str_release(&names);
+	return rc;
+}
+
+json_t *vm_gpu_json(const struct vm_gpu *c)
+{
+	return json_pack("{s:s, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:i, s:I, s:i, s:i}", "name", c->name, "capability",
+		c->capability, "sms", c->sms, "shared_bytes", (json_int_t)c->shared_bytes, "memory_bytes",
+		(json_int_t)c->memory_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "clock_hz", c->clock_hz, "dram_bytes_s",
+		c->dram_bytes_s, "bus_bits", c->bus_bits, "l1_bytes", (json_int_t)c->l1_bytes, "registers", c->registers,
+		"threads", c->threads);
+}
+
 const char *vm_limit_name(enum vm_limit l)
 {
 	static const char *const names[VM_LIMIT_COUNT] = {[VM_LIMIT_LAUNCH] = "launch",

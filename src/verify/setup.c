@@ -137,19 +137,19 @@ static const struct vm_gpu *gpu_of_device(const char *device)
 
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err)
 {
-	bool is_named = name && name[0];
 	/* A card that is named goes first, then the one that the device is, then the default. */
-	const struct vm_gpu *gpu = is_named ? vm_gpu_find(name)
-		: device                        ? gpu_of_device(device->name)
-										: vm_gpu_find(VERIFY_GPU);
+	const struct vm_gpu *gpu = device ? gpu_of_device(device->name) : vm_gpu_find(VM_GPU_DEFAULT);
+	if (name && name[0]) {
+		int rc = vm_gpu_named(name, &gpu, err);
+		if (rc) return rc;
+	}
 	if (!gpu) {
 		struct str names = {0};
-		for (int i = 0; i < VM_GPU_COUNT; i++) str_printf(&names, "%s%s", i ? ", " : "", vm_gpus[i].name);
-		int rc = is_named ? err_set(err, ERR_USAGE, "gpu: \"%s\" is not in the table of cards (%s)", name, names.data)
-						  : err_set(err, ERR_UNSUPPORTED,
-								"the device is a \"%s\", which is not in the table of cards (%s); name the nearest of "
-								"the same compute capability with --gpu",
-								device->name, names.data);
+		vm_gpu_names(&names);
+		int rc = err_set(err, ERR_UNSUPPORTED,
+			"the device is a \"%s\", which is not in the table of cards (%s); name the nearest of the same compute "
+			"capability with --gpu",
+			device->name, names.data);
 		str_release(&names);
 		return rc;
 	}

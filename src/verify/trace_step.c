@@ -48,16 +48,6 @@ static const char *const FAULT_CODES[] = {
 /* Parsing a huge tape takes many times its size in memory: one at a time. */
 static pthread_mutex_t large_tape_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The card as the tracer's answers describe it. */
-static json_t *gpu_json(const struct vm_gpu *c)
-{
-	return json_pack("{s:s, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:i, s:I, s:i, s:i}", "name", c->name, "capability",
-		c->capability, "sms", c->sms, "shared_bytes", (json_int_t)c->shared_bytes, "memory_bytes",
-		(json_int_t)c->memory_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "clock_hz", c->clock_hz, "dram_bytes_s",
-		c->dram_bytes_s, "bus_bits", c->bus_bits, "l1_bytes", (json_int_t)c->l1_bytes, "registers", c->registers,
-		"threads", c->threads);
-}
-
 static json_t *job_json(const struct grading *g)
 {
 	const struct oracle_data *d = g->oracle;
@@ -70,7 +60,7 @@ static json_t *job_json(const struct grading *g)
 	json_object_set_new(job, "others", others);
 	json_object_set_new(job, "stays", json_true());
 	json_object_set_new(job, "asks", json_true());
-	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
+	json_object_set_new(job, "gpu", vm_gpu_json(&g->s->gpu));
 	if (g->choices) json_object_set(job, "choices", g->choices);
 	return job;
 }

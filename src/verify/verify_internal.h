@@ -22,7 +22,6 @@
 
 #define VERIFY_SOURCE_BYTES_MAX ((size_t)256 << 10)
 #define KERNELBENCH_TRIALS 5 /* of its check, as its scripts call it */
-#define VERIFY_GPU "H200" /* without a device and without a name */
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {

@@ -96,9 +96,9 @@ print("went on")
 NVIDIA_SMI = """
 import subprocess
 import triton
-assert triton.testing.nvsmi(["clocks.max.sm", "clocks.max.memory"]) == [1980, 3201]
+assert triton.testing.nvsmi(["clocks.max.sm", "clocks.max.memory"]) == [1980, 3125]
 memory = subprocess.check_output(["nvidia-smi", "--query-gpu=memory.total,name"], text=True)
-assert memory == "143156 MiB, NVIDIA H200\\n"
+assert memory == "143155 MiB, NVIDIA H200\\n"
 """
 UNLOWERED = """
 import torch, triton, triton.language as tl
@@ -422,6 +422,65 @@ def test_nvidia_smi():
     check("nvidia-smi answers as an H200's would", p.returncode == 0, p.stderr)
 
 
+OF_A_CARD = """
+import subprocess
+import torch, triton, triton.language as tl
+
+@triton.jit
+def double(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+@triton.jit
+def product(a, b, c, BLOCK: tl.constexpr, DEPTH: tl.constexpr):
+    i, k = tl.arange(0, BLOCK), tl.arange(0, DEPTH)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, 4 * DEPTH, DEPTH):
+        total = tl.dot(tl.load(a + i[:, None] * 4 * DEPTH + start + k[None, :]),
+                       tl.load(b + (start + k)[:, None] * BLOCK + i[None, :]), total)
+    tl.store(c + i[:, None] * BLOCK + i[None, :], total)
+
+p = torch.cuda.get_device_properties(0)
+smi = subprocess.check_output(["nvidia-smi", "--query-gpu=name,memory.total,compute_cap"], text=True).strip()
+x = torch.ones(1 << 22, device="cuda")
+y = torch.empty_like(x)
+ms = triton.testing.do_bench(lambda: double[(4096,)](x, y, x.numel(), BLOCK=1024))
+assert (y == 2).all()
+a, b, c = (torch.ones(128, 512, device="cuda").half(), torch.ones(512, 128, device="cuda").half(),
+           torch.empty(128, 128, device="cuda"))
+try:
+    triton.testing.do_bench(lambda: product[(1,)](a, b, c, BLOCK=128, DEPTH=128, num_stages=3))
+    fits = True
+except triton.runtime.errors.OutOfResources:
+    fits = False
+target = triton.runtime.driver.active.get_current_target()
+print(p.name, p.multi_processor_count, torch.cuda.get_device_capability(), target.arch, smi, fits, f"{ms:.4f}",
+      sep="|")
+"""
+
+
+def test_card():
+    script = write("card.py", OF_A_CARD)
+    said = {}
+    for card in ("H200", "a100", "rtx4090"):
+        p = run(hone, "vm", "--cuda-shim", "--cost", "--gpu", card, script)
+        check(f"a script as on the card {card}", p.returncode == 0, p.stderr)
+        said[card] = p.stdout.splitlines()[0].split("|")
+    check("each is told its own name, multiprocessors, capability and target",
+          [row[:4] for row in said.values()] == [
+              ["NVIDIA H200", "132", "(9, 0)", "90"], ["NVIDIA A100", "108", "(8, 0)", "80"],
+              ["NVIDIA RTX 4090", "128", "(8, 9)", "89"]], said)
+    check("nvidia-smi says the same", [row[4] for row in said.values()] == [
+        "NVIDIA H200, 143155 MiB, 9.0", "NVIDIA A100, 81153 MiB, 8.0", "NVIDIA RTX 4090, 24210 MiB, 8.9"], said)
+    check("what fits into the shared memory of two does not fit on the third",
+          [row[5] for row in said.values()] == ["True", "True", "False"], said)
+    times = [float(row[6]) for row in said.values()]
+    check("the time is that of its memory: 4.8, 2.0 and 1.0 TB/s", times[0] < 0.6 * times[1] < 0.6 * times[2], said)
+    p = run(hone, "vm", "--gpu", "h300", script)
+    check("a card that is not in the table is refused with those that are",
+          p.returncode == 2 and 'gpu: "h300" is not in the table of cards (H200, ' in p.stderr, p.stderr)
+
+
 def test_usage():
     for args, part in ((["vm"], "no script"), (["vm", f"{work}/absent.py"], "no such script"),
                        (["vm", "--json", f"{work}/plain.py"], "--cost")):
@@ -469,6 +528,7 @@ test_shim()
 test_beyond()
 test_contraction()
 test_nvidia_smi()
+test_card()
 test_usage()
 test_refusals_that_were()
 done()
