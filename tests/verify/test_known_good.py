@@ -102,7 +102,7 @@ def fault_of_case(folder, sources):
         return f"inputs are {size} bytes; expected at most {INPUT_BYTES_MAX}"
     if not first or not all(torch.equal(a, b) for a, b in zip(first, again)):
         return "two runs of the reference differ"
-    if not all(torch.isfinite(t).all() for t in first if t.is_floating_point()):
+    if not all(torch.isfinite(t.double()).all() for t in first if t.is_floating_point()):
         return "the reference's output is not finite"
     return ""
 
