@@ -37,7 +37,7 @@ static void test_cards(void **state)
 	struct vm_gpu gpu;
 	struct err err = {0};
 	assert_int_equal(setup_gpu(NULL, NULL, &gpu, &err), 0);
-	assert_string_equal(gpu.name, VERIFY_GPU);
+	assert_string_equal(gpu.name, VM_GPU_DEFAULT);
 	assert_true(gpu.capability == 90 && gpu.shared_bytes == 232448 && gpu.sms == 132);
 	assert_int_equal(setup_gpu("a100", NULL, &gpu, &err), 0);
 	assert_true(gpu.capability == 80 && gpu.shared_bytes == 166912 && gpu.sms == 108);
