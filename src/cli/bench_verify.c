@@ -43,6 +43,7 @@ struct bench_verify_options {
 	int64_t hits;
 	int64_t seconds;
 	bool alone;
+	bool steps;
 	bool allow_unsandboxed;
 	bool json;
 };
@@ -60,6 +61,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, hits, "verdicts asked for again", "1 to 10000000"),
 	O(OPTION_INT, seconds, "after which a series begins nothing more; 0: it goes through", "0 to 100000"),
 	O(OPTION_BOOL, alone, "with several GPUs: the first alone too, with its share of the cores and with all", NULL),
+	O(OPTION_BOOL, steps, "behind each rate: where a verdict's time goes, step by step", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
@@ -223,6 +225,17 @@ static void tell(struct bench *b, enum figure f, double value)
 	fflush(stdout);
 }
 
+/* Where a verdict of the last series spent its time, the waiting of the thread that graded it
+ * included. */
+static void tell_steps(const struct bench *b, const struct verify_times *before, const struct verify_times *after)
+{
+	if (!b->o->steps || b->o->json) return;
+	double count = (double)(after->count - before->count);
+	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT && count > 0; i++)
+		printf("  %-36s %10.1f ms\n", verify_step_name(i), 1e3 * (after->wall_s[i] - before->wall_s[i]) / count);
+	fflush(stdout);
+}
+
 static void print_end(const struct bench *b)
 {
 	if (!b->o->json && b->large_sizes[0]) printf("the task of 6 GiB was judged at %s\n", b->large_sizes);
@@ -282,8 +295,12 @@ static int measure_plain(struct bench *b, struct err *err)
 	if (!rc) rc = grade_series(b, v, &small, b->threads, b->threads, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
 	if (!rc) tell(b, LATENCY, measure_median(b->latency, b->nlatency).value);
+	struct verify_times before = {0}, after = {0};
+	if (!rc) verifier_times(v, &before);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->many, 2 * b->threads, &seconds, err);
+	if (!rc) verifier_times(v, &after);
 	if (!rc) tell(b, RATE, b->nlatency / seconds);
+	if (!rc) tell_steps(b, &before, &after);
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
 	if (!rc) tell(b, HIT_RATE, (double)b->o->hits / seconds);
 	/* The large task, its reference known after the first. */
@@ -311,11 +328,15 @@ static int rate_measure(
 	bool has_gpu = !rc && verifier_has_gpu(v);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, b->threads, b->threads, &seconds, err);
+	struct verify_times before = {0}, after = {0};
+	if (!rc) verifier_times(v, &before);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, count, 2 * b->threads, &seconds, err);
+	if (!rc) verifier_times(v, &after);
 	if (!rc && has_gpu && is_timed && b->untimed)
 		rc = err_set(
 			err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed, b->nlatency);
 	if (!rc && has_gpu) tell(b, figure, b->nlatency / seconds);
+	if (!rc && has_gpu) tell_steps(b, &before, &after);
 	verifier_free(v);
 	return rc;
 }

@@ -70,13 +70,21 @@ int gpu_runner_lost(struct grading *g, int rc, struct err *err)
 		rc == ERR_TIMEOUT ? ", which did not answer before any kernel ran" : "", status, said);
 }
 
+int gpu_lock_for(struct grading *g, bool alone, int *lock, struct err *err)
+{
+	enum verify_step step = g->lap.step;
+	times_lap(g, STEP_LOCK);
+	int rc = gpu_lock_take(NULL, g->on->device.uuid, alone, LOCK_MS, lock, err);
+	times_lap(g, step);
+	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
+}
+
 /* Whatever a runner does on the GPU beside trials (a context, code and memory that come and go,
  * what is written over) would be in somebody's times as well. */
-static int lock_beside_trials(const struct grading *g, int *lock, struct err *err)
+static int lock_beside_trials(struct grading *g, int *lock, struct err *err)
 {
 	*lock = -1;
-	int rc = g->has_gpu_lock ? 0 : gpu_lock_take(NULL, g->on->device.uuid, false, LOCK_MS, lock, err);
-	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
+	return g->has_gpu_lock ? 0 : gpu_lock_for(g, false, lock, err);
 }
 
 void gpu_runner_done(struct grading *g)
@@ -180,15 +188,20 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	 * waits for the answers. */
 	struct gpu_window window;
 	struct gpu_seen seen = {.others = -1, .activity = -1};
+	enum verify_step step = g->lap.step;
+	times_lap(g, STEP_WATCH);
 	if (a->asker) gpu_watch_begin(g->on->watch, &window);
-	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
-	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
+	times_lap(g, step);
+	int lock = -1, rc = gpu_lock_for(g, a->asker != NULL, &lock, err);
+	if (rc) return rc;
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
 	/* Ours are counted while none can come or go. One that starts behind the lock has no context
 	 * yet when the library answers. */
 	int nown = runner_pool_count(g->on->runners) + atomic_load(&g->on->njobs);
 	gpu_lock_release(lock);
+	times_lap(g, STEP_WATCH);
 	if (a->asker) gpu_watch_end(g->on->watch, &window, nown, &seen);
+	times_lap(g, step);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
 	if (rc) return rc == ERR_INFRA ? rc : gpu_runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;

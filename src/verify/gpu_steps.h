@@ -27,6 +27,9 @@ int compile_binaries(struct grading *g, const struct tape *t, struct compiled *o
 int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
 /* A trial that was made for this candidate and passed on the vm, on the GPU. */
 int gpu_guided(struct grading *g, const struct trace *t, const struct oracle_trial *trial, struct err *err);
+/* The GPU's lock for a candidate: shared, or alone for a timing. The wait is a step of its own.
+ * ERR_INFRA. */
+int gpu_lock_for(struct grading *g, bool alone, int *lock, struct err *err);
 /* The GPU's runner with a tape in it; and one replay by it, with the GPU's lock held shared, or
  * alone where it is timed. GRADE_END for faults; *r is to be released on 0. */
 int gpu_start(struct grading *g, const struct trace *t, struct err *err);

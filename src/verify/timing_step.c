@@ -21,7 +21,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LOCK_MS 120000
 #define CONTROLS 5
 #define EMPTIES 5
 #define WALLS 5
@@ -197,8 +196,7 @@ static void speedup_set(const struct session *s, struct verdict_device *d, int k
 static int lock_shared(const struct session *s, int *lock, struct err *err)
 {
 	*lock = -1;
-	int rc = gpu_lock_take(NULL, s->g->on->device.uuid, false, LOCK_MS, lock, err);
-	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
+	return gpu_lock_for(s->g, false, lock, err);
 }
 
 static int references_start(struct session *s, unsigned mask, struct err *err)

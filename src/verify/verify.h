@@ -103,7 +103,8 @@ int verifier_versions(struct verifier *v, const char **out, struct err *err);
 #define VERIFY_STEP_TABLE(X) \
 	X(STEP_ORACLE, "reference's results") X(STEP_TRACE, "traces") X(STEP_REBUILD, "IR from source") \
 	X(STEP_COMPILE, "machine code") X(STEP_REPLAY, "trials") X(STEP_AGAIN, "second trace") \
-	X(STEP_GPU, "costs, times on a GPU") \
+	X(STEP_GPU, "costs, times on a GPU") X(STEP_LOCK, "waiting for a GPU's lock") \
+	X(STEP_WATCH, "who else is on the GPU") \
 	X(STEP_END, "ending processes")
 #define X(e, t) e,
 enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };

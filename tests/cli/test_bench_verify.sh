@@ -1,5 +1,6 @@
 #!/bin/bash
-# hone bench verify: usage. What it measures is tests/verify's; its numbers are in docs/results.md.
+# hone bench verify: usage, and where a verdict's time goes. What it measures is tests/verify's; its
+# numbers are in docs/results.md.
 hone=${BUILD:-build/release}/hone
 work=$(mktemp -d "${TMPDIR:-/tmp}/hone-bench-verify.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -15,4 +16,9 @@ ok $? 'a series has no time below zero'
 "$hone" bench verify more 2>"$work/err"
 [ $? = 2 ] && grep -q 'unexpected argument "more"' "$work/err"
 ok $? 'a word that means nothing is refused'
+"$hone" bench verify --device cpu --threads 1 --single 1 --many 2 --large 0 --timed 0 --hits 1 --steps >"$work/out" 2>"$work/err"
+# Each step once, with milliseconds; the vm's trials take time, a GPU's lock none.
+[ $? = 0 ] && [ "$(grep -c ' ms$' "$work/out")" = 10 ] && grep -q '^  trials  *[0-9.]*[1-9][0-9.]* ms$' "$work/out" &&
+	grep -q "^  waiting for a GPU's lock  *0.0 ms$" "$work/out" || { cat "$work/out" >>"$work/err"; false; }
+ok $? '--steps says where the time of a verdict goes'
 echo "1..$n"
