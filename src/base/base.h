@@ -173,11 +173,10 @@ char *path_or_installed(const char *path);
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
-enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_level { LOG_INFO, LOG_WARN };
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define log_info(...) log_msg(LOG_INFO, __VA_ARGS__)
 #define log_warn(...) log_msg(LOG_WARN, __VA_ARGS__)
-#define log_error(...) log_msg(LOG_ERROR, __VA_ARGS__)
 /* One line with count, rate and time left: redrawn in place on a terminal, a plain line every 10 s
  * otherwise. */
 struct progress {

@@ -39,7 +39,7 @@ static void write_all(const struct str *s)
 
 void log_msg(enum log_level level, const char *fmt, ...)
 {
-	static const char *const names[] = {"info ", "warn ", "error"};
+	static const char *const names[] = {"info ", "warn "};
 	CHECK((unsigned)level < ARRAY_LEN(names));
 	/* The text is formatted before the lock is taken: no other thread waits for that. */
 	struct str text = {0}, line = {0};

@@ -141,20 +141,9 @@ static int save_tokenizer_config(const struct import *im, struct err *err)
 	return rc;
 }
 
-static json_t *id_json(int id) { return id < 0 ? json_null() : json_integer(id); }
-
 static int save_generation_config(const struct import *im, struct err *err)
 {
-	const struct model_config *c = &im->config;
-	json_t *eos = id_json(c->eos_token_id);
-	if (c->neos_extra) {
-		eos = json_pack("[o]", eos);
-		for (int i = 0; i < c->neos_extra; i++) json_array_append_new(eos, json_integer(c->eos_extra[i]));
-	}
-	return cli_save_json(im->o->out, "generation_config.json",
-		json_pack("{s:o, s:o, s:o}", "bos_token_id", id_json(c->bos_token_id), "eos_token_id", eos, "pad_token_id",
-			id_json(c->pad_token_id)),
-		err);
+	return cli_save_json(im->o->out, "generation_config.json", model_config_ends(&im->config), err);
 }
 
 static int make_tokenizer(struct import *im, struct err *err)

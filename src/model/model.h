@@ -49,6 +49,9 @@ static inline bool model_config_is_eos(const struct model_config *c, int32_t id)
 int model_config_load(const char *dir, struct model_config *out, struct err *err);
 /* Writes config.json for weights of that type. */
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
+/* {"bos_token_id", "eos_token_id", "pad_token_id"} as config.json and generation_config.json have
+ * them; null for what the model has not. */
+json_t *model_config_ends(const struct model_config *c);
 int64_t model_config_params(const struct model_config *c);
 /* Makes the folder, or takes its config.json away: until the last thing written, a new config.json,
  * it is no model to anyone. */

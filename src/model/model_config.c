@@ -342,13 +342,14 @@ static json_t *rope_json(const struct model_config *c, bool with_theta)
 
 static json_t *token_json(int id) { return id < 0 ? json_null() : json_integer(id); }
 
-static json_t *eos_json(const struct model_config *c)
+/* Several ids that end a sequence are a list. */
+json_t *model_config_ends(const struct model_config *c)
 {
-	if (!c->neos_extra) return token_json(c->eos_token_id);
-	json_t *list = json_array();
-	json_array_append_new(list, json_integer(c->eos_token_id));
-	for (int i = 0; i < c->neos_extra; i++) json_array_append_new(list, json_integer(c->eos_extra[i]));
-	return list;
+	json_t *eos = token_json(c->eos_token_id);
+	if (c->neos_extra) eos = json_pack("[o]", eos);
+	for (int i = 0; i < c->neos_extra; i++) json_array_append_new(eos, json_integer(c->eos_extra[i]));
+	return json_pack("{s:o, s:o, s:o}", "bos_token_id", token_json(c->bos_token_id), "eos_token_id", eos,
+		"pad_token_id", token_json(c->pad_token_id));
 }
 
 static const struct arch *arch_of(const struct model_config *c)
@@ -392,9 +393,7 @@ int model_config_save_as(const char *dir, const struct model_config *c, enum dty
 		 * where theta stands outside. */
 		json_object_set_new(o, "rope_parameters", rope_json(c, true));
 		json_object_set_new(o, "rope_scaling", c->rope_factor ? rope_json(c, false) : json_null());
-		json_object_set_new(o, "bos_token_id", token_json(c->bos_token_id));
-		json_object_set_new(o, "pad_token_id", token_json(c->pad_token_id));
-		json_object_set_new(o, "eos_token_id", eos_json(c));
+		json_object_update_new(o, model_config_ends(c));
 		rc = json_save(path, o, err);
 	}
 	json_decref(o);

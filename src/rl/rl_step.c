@@ -151,7 +151,8 @@ int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 		.varies = xcalloc(groups_max, sizeof *b->varies)};
 	for (; !rc && b->rounds < rounds && missing > 0; b->rounds++) {
 		int total = 0, groups = 0;
-		/* A round asks for as many groups as are still missing. */
+		/* A round asks for as many groups as are still missing. Whichever step and round draws a
+		 * group, its number is its own, and with it what it draws: a step has 2^20 of them. */
 		round_prompts(l, b->rounds, index, b->groups, missing, index + b->groups);
 		rc = round_collect(l, index + b->groups, missing, ((l->step + 1) << 20) + b->groups, b->r + b->n,
 			b->sizes + b->groups, &groups, &total, err);

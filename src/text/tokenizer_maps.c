@@ -73,6 +73,7 @@ static inline uint64_t read32(const char *p)
 	return v;
 }
 
+/* After wyhash: 16 bytes a product of 128 bits; a shorter rest is read so that its ends overlap. */
 static uint32_t word_hash(const char *p, size_t len)
 {
 	uint64_t h = len * 0x9e3779b97f4a7c15u, a, b = 0;

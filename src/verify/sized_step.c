@@ -414,7 +414,8 @@ static int probe_try(struct grading *g, struct search *s, struct err *err)
 {
 	bool has_stock = !g->oracle->priced_at[0] && json_object_get(g->oracle->priced, "job");
 	if (!s->judged.nnames && !has_stock) return GRADE_ON;
-	/* What goes wrong in the tracer there says nothing of values. */
+	/* What goes wrong in the tracer there says nothing of values: it writes into a record of its
+	 * own, which is read for its words alone. */
 	struct trace found = {0};
 	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
 	struct err local = {0};

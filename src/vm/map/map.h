@@ -90,7 +90,7 @@ typedef void map_fn(void *d, const void *a, const void *b, const void *c, int64_
  * f32 kernel on converted strips. */
 map_fn *map_kernel(enum map_op op, enum elem e);
 map_fn *map_int_kernel(enum map_op op, enum elem e);
-map_fn *map_float_kernel(enum map_op op, enum elem e);
+extern map_fn *const map_float_kernels[MAP_COUNT][2]; /* arithmetic and rounding, by f32 and f64; NULL: others */
 
 /* Comparison to i1. Predicates are named as in the IR. */
 map_fn *map_cmpi_kernel(struct slice predicate, enum elem e);

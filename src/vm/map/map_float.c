@@ -94,7 +94,7 @@ FLOAT_OPS
 UNARY(rsqrt_, 1.0 / sqrt(x))
 
 #define ROW(id, fn) [id] = {fn##_f32, fn##_f64}
-static map_fn *const kernels[MAP_COUNT][2] = {
+map_fn *const map_float_kernels[MAP_COUNT][2] = {
 	ROW(MAP_ADDF, addf),
 	ROW(MAP_SUBF, subf),
 	ROW(MAP_MULF, mulf),
@@ -123,9 +123,3 @@ static map_fn *const kernels[MAP_COUNT][2] = {
 	ROW(MAP_CLAMPF, clampf_),
 	ROW(MAP_CLAMPF_NAN, clampnanf_),
 };
-
-map_fn *map_float_kernel(enum map_op op, enum elem e)
-{
-	if (e == ELEM_F64) return kernels[op][1];
-	return elem_is_float(e) ? kernels[op][0] : NULL;
-}

@@ -158,12 +158,6 @@ static map_fn *const kernels[MAP_COUNT][2] = {
 	ROW(MAP_LDEXP, ldexp),
 };
 
-static map_fn *map_math_kernel(enum map_op op, enum elem e)
-{
-	if (e == ELEM_F64) return kernels[op][1];
-	return elem_is_float(e) ? kernels[op][0] : NULL;
-}
-
 #define X(id, name, nsrc, class, flops, special) [id] = {name, nsrc, class, flops, special},
 const struct map_row map_rows[MAP_COUNT] = {MAP_TABLE(X)};
 #undef X
@@ -171,6 +165,7 @@ const struct map_row map_rows[MAP_COUNT] = {MAP_TABLE(X)};
 map_fn *map_kernel(enum map_op op, enum elem e)
 {
 	if (map_rows[op].class == 'I') return map_int_kernel(op, e);
-	map_fn *fn = map_float_kernel(op, e);
-	return fn ? fn : map_math_kernel(op, e);
+	if (!elem_is_float(e)) return NULL;
+	map_fn *fn = map_float_kernels[op][e == ELEM_F64];
+	return fn ? fn : kernels[op][e == ELEM_F64];
 }
