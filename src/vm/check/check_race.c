@@ -304,22 +304,25 @@ struct cell {
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 
-/* Whether an instruction belongs to the innermost loop around another: the
- * one that is pipelined. */
-static bool is_in_loop_of(const struct vm_program *p, int at, int instr)
+/* The jump back of the innermost loop around an instruction: of the one that is pipelined. */
+static const struct vm_instr *loop_end(const struct vm_program *p, int at)
 {
 	for (int i = at; i < p->ninstrs; i++)
-		if (p->instrs[i].op == OP_JUMP && p->instrs[i].target <= at) return instr >= p->instrs[i].target && instr <= i;
-	return false;
+		if (p->instrs[i].op == OP_JUMP && p->instrs[i].target <= at) return &p->instrs[i];
+	return NULL;
 }
 
 /* A load that the compiled code makes turns of its loop ahead of its place comes before what the
- * loop did meanwhile: a pipeline does not ask whether addresses are the same. */
+ * loop did meanwhile: a pipeline does not ask whether addresses are the same. A loop that is
+ * entered anew begins behind all that it did before. */
 static bool is_ahead(const struct visit *v, uint32_t turn, uint32_t instr)
 {
-	int turns = v->c->check->code.ahead;
-	if (!turns || v->kind != CHECK_READ || v->c->turns - turn > (uint32_t)turns) return false;
-	return is_in_loop_of(v->c->program, (int)(v->in - v->c->program->instrs), (int)instr);
+	const struct vm_ctx *c = v->c;
+	uint32_t since = c->turns - turn, ahead = (uint32_t)c->check->code.ahead;
+	if (!ahead || v->kind != CHECK_READ || since > ahead) return false;
+	const struct vm_instr *first = c->program->instrs, *end = loop_end(c->program, (int)(v->in - first));
+	bool is_inside = end && (int)instr >= end->target && first + instr <= end;
+	return is_inside && since <= (c->jumped == end ? c->turns - c->entered : 0);
 }
 
 /* The running program's last atomic whose order an access is made in. */
@@ -381,6 +384,9 @@ static bool lanes_conflict(const struct visit *v, uint32_t own)
 	 * behind. Its sums commute. */
 	if (a->is_write && (a->is_bulk || (b->is_write && b->is_bulk)))
 		return !(a->is_atomic && b->is_atomic && a->is_bulk == b->is_bulk);
+	/* A barrier in the loop would have kept it from being pipelined; an atomic for which all
+	 * threads wait does not. */
+	if (is_load && a->is_write && is_ahead(v, a->turn, a->instr)) return true;
 	if (a->epoch != b->epoch || (a->is_atomic && b->is_atomic)) return false;
 	if (a->block == b->block) {
 		/* What was loaded by one thread and is stored by another went from one to the other. */
@@ -388,7 +394,7 @@ static bool lanes_conflict(const struct visit *v, uint32_t own)
 		if (!a->is_write)
 			return k->block.lanes < k->threads && a->collectives == v->c->collectives && !b->is_atomic &&
 				spreads(v, a->instr);
-		return is_moved || (is_load && (k->block.lanes < k->threads || is_ahead(v, a->turn, a->instr)));
+		return is_moved || (is_load && k->block.lanes < k->threads);
 	}
 	if (a->is_single && b->is_single) return false;
 	return a->is_write || a->collectives == v->c->collectives;
