@@ -612,6 +612,34 @@ static void test_dropped_and_zero_do_not_train(void **state)
 	assert_true(s.grad_norm == 0 && s.tokens == 0);
 }
 
+/* Two equal examples of a supervised update, a micro-batch each: under one mask their mean loss is
+ * that of one, but for rounding. And the next step has a mask of its own. */
+static void test_fit_masks(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	const struct completion *c = &f->rollouts[2].completion;
+	int32_t ids[PROMPT + ANSWER];
+	memcpy(ids, f->row.ids.data, PROMPT * sizeof *ids);
+	memcpy(ids + PROMPT, c->tokens, (size_t)c->count * sizeof *ids);
+	const struct sft_example e[2] = {{ids, PROMPT + c->count, PROMPT}, {ids, PROMPT + c->count, PROMPT}};
+	const struct sft_example *const list[2] = {&e[0], &e[1]};
+	struct update_stats one = {0}, pair = {0}, next = {0}, plain[2] = {0};
+	for (int drops = 0; drops < 2; drops++) {
+		struct updater_options o = {.max_tokens = e[0].count, .apart = true, .dropout_seed = drops ? 7 : 0};
+		struct open x = open_updater(f, o, 0, 0), y = open_updater(f, o, 0, 0);
+		if (updater_fit(x.updater, list, 1, 1, 1, drops ? &one : &plain[0], &err)) fail_msg("%s", err.text);
+		if (updater_fit(y.updater, list, 2, 1, 1, drops ? &pair : &plain[1], &err)) fail_msg("%s", err.text);
+		if (drops && updater_fit(x.updater, list, 1, 1, 1, &next, &err)) fail_msg("%s", err.text);
+		close_updater(&x);
+		close_updater(&y);
+	}
+	assert_true(fabs(plain[0].fit_loss - plain[1].fit_loss) < 1e-6 * plain[0].fit_loss);
+	double least = 1e-4 * one.fit_loss;
+	if (!(fabs(pair.fit_loss - one.fit_loss) > least)) fail_msg("micro-batches share a mask: loss %g", pair.fit_loss);
+	if (!(fabs(next.fit_loss - one.fit_loss) > least)) fail_msg("steps share a mask: loss %g", next.fit_loss);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -641,6 +669,7 @@ int main(void)
 		T(test_overlong_filtering),
 		T(test_fit),
 		T(test_fit_again),
+		T(test_fit_masks),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
