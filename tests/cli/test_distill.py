@@ -90,7 +90,8 @@ def main():
     fcntl.flock(holder, fcntl.LOCK_EX)
     p = distill("held", "--from", f"{work}/run1", "--from", f"{work}/run2", expect=1)
     check("a folder that another writes into is refused by name",
-          p.returncode == 1 and "held: another hone is writing" in p.stderr and not os.listdir(f"{work}/held"), p.stderr)
+          p.returncode == 1 and "held: another hone is writing" in p.stderr
+          and not os.listdir(f"{work}/held"), p.stderr)
     os.close(holder)
     p = distill("none", "--from", f"{work}/nowhere", expect=1)
     check("a store that is not there is named, and not made",
