@@ -34,6 +34,7 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	k->first = k->nrecords = 1; /* record 0: nobody */
 	k->threads = (int64_t)32 * (o->num_warps > 0 ? o->num_warps : 4) * MAX(o->num_ctas, 1);
 	k->is_cluster = o->num_ctas > 1;
+	k->loop = (struct check_loop){0};
 	bool has_room = k->programs <= CHECK_ORDER_PROGRAMS_MAX;
 	k->order.is_on = p->plan.has_acquire && has_room;
 	if (k->order.is_on) k->order.known = xcalloc((size_t)k->programs + 1, sizeof *k->order.known);
@@ -304,25 +305,34 @@ struct cell {
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 
-/* The jump back of the innermost loop around an instruction: of the one that is pipelined. */
-static const struct vm_instr *loop_end(const struct vm_program *p, int at)
+/* The innermost loop around an instruction: the one that is pipelined. Under a condition another
+ * loop may lie inside all the same. */
+static const struct check_loop *loop_around(struct vm_check *k, const struct vm_program *p, const struct vm_instr *in)
 {
-	for (int i = at; i < p->ninstrs; i++)
-		if (p->instrs[i].op == OP_JUMP && p->instrs[i].target <= at) return &p->instrs[i];
-	return NULL;
+	struct check_loop *l = &k->loop;
+	const struct vm_instr *first = p->instrs, *last = first + p->ninstrs;
+	if (l->of == in) return l;
+	*l = (struct check_loop){.of = in};
+	for (const struct vm_instr *i = in; i < last && !l->end; i++)
+		if (i->op == OP_JUMP && first + i->target <= in) l->end = i;
+	for (const struct vm_instr *i = l->end ? first + l->end->target : last; i < l->end; i++)
+		l->has_inner |= i->op == OP_JUMP && first + i->target <= i;
+	return l;
 }
 
 /* A load that the compiled code makes turns of its loop ahead of its place comes before what the
  * loop did meanwhile: a pipeline does not ask whether addresses are the same. A loop that is
- * entered anew begins behind all that it did before. */
+ * entered anew begins behind all that it did before. Among turns of an inner loop its own are not
+ * told apart: then all that it did counts. */
 static bool is_ahead(const struct visit *v, uint32_t turn, uint32_t instr)
 {
-	const struct vm_ctx *c = v->c;
+	struct vm_ctx *c = v->c;
 	uint32_t since = c->turns - turn, ahead = (uint32_t)c->check->code.ahead;
-	if (!ahead || v->kind != CHECK_READ || since > ahead) return false;
-	const struct vm_instr *first = c->program->instrs, *end = loop_end(c->program, (int)(v->in - first));
-	bool is_inside = end && (int)instr >= end->target && first + instr <= end;
-	return is_inside && since <= (c->jumped == end ? c->turns - c->entered : 0);
+	if (!ahead || v->kind != CHECK_READ) return false;
+	const struct check_loop *l = loop_around(c->check, c->program, v->in);
+	const struct vm_instr *first = c->program->instrs, *at = first + instr;
+	if (!l->end || at < first + l->end->target || at > l->end) return false;
+	return l->has_inner || (since <= ahead && since <= (c->jumped == l->end ? c->turns - c->entered : 0));
 }
 
 /* The running program's last atomic whose order an access is made in. */
