@@ -625,6 +625,7 @@ static void test_fit_masks(void **state)
 	memcpy(ids + PROMPT, c->tokens, (size_t)c->count * sizeof *ids);
 	const struct sft_example e[2] = {{ids, PROMPT + c->count, PROMPT}, {ids, PROMPT + c->count, PROMPT}};
 	const struct sft_example *const list[2] = {&e[0], &e[1]};
+	/* One example and both, without dropout and with it; then one again, a step further. */
 	struct update_stats one = {0}, pair = {0}, next = {0}, plain[2] = {0};
 	for (int drops = 0; drops < 2; drops++) {
 		struct updater_options o = {.max_tokens = e[0].count, .apart = true, .dropout_seed = drops ? 7 : 0};
@@ -649,6 +650,7 @@ static int masks_of_a_rank(int rank, void *ctx)
 	struct updater_options o = {.apart = true, .dropout_seed = 7};
 	struct err err = {0};
 	NEED(!ranks_open(&meet, &o.ranks, &err), "%s", err.text);
+	/* Opposite advantages: under one mask the two gradients cancel but for rounding. */
 	f->rollouts[1] = f->rollouts[0];
 	f->rollouts[0].advantage_plan = f->rollouts[0].advantage_code = 1;
 	f->rollouts[1].advantage_plan = f->rollouts[1].advantage_code = -1;
@@ -656,6 +658,7 @@ static int masks_of_a_rank(int rank, void *ctx)
 	double pair = run(f, &x, 2).grad_norm, one = run(f, &x, 1).grad_norm;
 	NEED(pair > 1e-2 * one, "answers of two ranks share a mask: norm %g of %g", pair, one);
 
+	/* Equal examples: under one mask both ranks have the same loss. */
 	const struct completion *c = &f->rollouts[0].completion;
 	int32_t ids[PROMPT + ANSWER];
 	memcpy(ids, f->row.ids.data, PROMPT * sizeof *ids);

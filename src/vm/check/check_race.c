@@ -23,6 +23,7 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	k->shadows = xcalloc((size_t)m->index_max + 1, sizeof *k->shadows);
 	k->record_of = xcalloc((size_t)p->ninstrs + 1, sizeof *k->record_of);
 	k->spreads = xcalloc((size_t)p->ninstrs + 1, sizeof *k->spreads);
+	/* Which buffers some store may reach: the others need no shadow. */
 	bool writes_anywhere = p->plan.writes_anywhere || kernel->nargs > TAPE_ARGS_MAX;
 	for (int i = 0; i < MIN(kernel->nargs, TAPE_ARGS_MAX); i++) {
 		uint64_t index = (uint64_t)o->args[i].i >> TAPE_ADDRESS_SHIFT;
