@@ -259,8 +259,8 @@ static int open_folder(struct loop *l, struct err *err)
 	char *text = json_dumps(settings, JSON_SORT_KEYS);
 	int rc = ranks_agree(l->ranks, "settings", text, err);
 	if (!rc) rc = dir_make(o->output_dir, err);
-	if (!rc && loop_is_first(l) && !l->author.outside) rc = rl_settings_settle(o->output_dir, -1, settings, err);
 	if (!rc && loop_is_first(l)) rc = run_folder_claim(o->output_dir, err);
+	if (!rc && loop_is_first(l) && !l->author.outside) rc = rl_settings_settle(o->output_dir, -1, settings, err);
 	free(text);
 	json_decref(settings);
 	return rc;

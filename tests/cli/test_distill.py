@@ -1,6 +1,6 @@
 """hone distill: genuine answers of runs as pairs, each once, of training structures alone; then the
 fit.  timeout: 900"""
-import json, os, sqlite3, sys
+import fcntl, json, os, sqlite3, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, tiny_policy, warm_workers, work_folder
@@ -84,6 +84,15 @@ def main():
     p = distill("few", "--from", f"{work}/run1", "--from", f"{work}/run2", "--per_structure", "1")
     check("--per_structure keeps so many of each",
           p.returncode == 0 and len(pairs("few")) == len({t for t, _ in genuine}), p.stderr)
+    # A folder that another process holds gets no file of ours.
+    os.makedirs(f"{work}/held")
+    holder = os.open(f"{work}/held", os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    p = distill("held", "--from", f"{work}/run1", "--from", f"{work}/run2", expect=1)
+    check("a folder that another writes into is refused by name",
+          p.returncode == 1 and "held: another hone is writing" in p.stderr
+          and not os.listdir(f"{work}/held"), p.stderr)
+    os.close(holder)
     p = distill("none", "--from", f"{work}/nowhere", expect=1)
     check("a store that is not there is named, and not made",
           p.returncode == 1 and "nowhere" in p.stderr and not os.path.exists(f"{work}/nowhere"), p.stderr)

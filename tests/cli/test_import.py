@@ -1,6 +1,6 @@
 """hone import on small files of our own: tensors as transformers' GGUF loader has them, tokenizers
 as Hugging Face's library builds them, refusals by name."""
-import json, os, sys
+import fcntl, json, os, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, work_folder
@@ -311,6 +311,21 @@ def test_command():
           p.returncode == 0 and open(f"{work}/copied/tokenizer.json").read() == open(f"{other}/tokenizer.json").read()
           and run(hone, "generate", "--model", f"{work}/copied", "--prompt", "a", "--max_new_tokens", 1,
                   "--json").returncode == 0, p.stderr)
+    # A folder that another process holds, with what a killed one left.
+    held = f"{work}/held"
+    os.makedirs(held)
+    half = f"{held}/model.safetensors.4711.tmp"
+    open(half, "w").close()
+    holder = os.open(held, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    again = ["import", f"{work}/copied.gguf", "--out", held, "--tokenizer", other]
+    p = run(hone, *again, expect=1)
+    check("a folder that another writes into is refused by name, and left as it is",
+          f"{held}: another hone is writing" in p.stderr and os.listdir(held) == [os.path.basename(half)], p.stderr)
+    os.close(holder)
+    p = run(hone, *again, expect=0)
+    check("what a killed import left goes",
+          not os.path.exists(half) and os.path.exists(f"{held}/model.safetensors"), os.listdir(held))
     usage = [["import"], ["import", "a.gguf"], ["import", "a", "b", "--out", "x"],
              ["import", "a.gguf", "--out", "x", "--dtype", "int4"]]
     check("wrong usage ends with 2", [run(hone, *u).returncode for u in usage] == [2] * 4)

@@ -141,6 +141,21 @@ static void test_reduction_and_dot(void **state)
 	vm_report_release(&r);
 }
 
+/* What the lanes of a warp do to 32 bytes reaches them as one operation, what another warp does as
+ * one more: two warps at one place are two. */
+static void test_atomics_of_two_warps(void **state)
+{
+	struct vm_report r;
+	run(RANGE "%p = tt.splat %b : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n"
+			  "%one = arith.constant dense<1.0> : tensor<64xf32>\n%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n"
+			  "%o = tt.atomic_rmw fadd, acq_rel, gpu, %p, %one, %m : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>, "
+			  "tensor<64xi1>) -> tensor<64xf32>" AT(5),
+		64, 1, false, &r);
+	assert_int_equal(line_cost(&r, 5)->atomics, 64);
+	assert_int_equal(r.cost.atomic_hot, 2);
+	vm_report_release(&r);
+}
+
 /* A call into a library is charged to the line of the kernel's file that made it. */
 static void test_library_line(void **state)
 {
@@ -310,6 +325,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_far_lanes),
 		cmocka_unit_test(test_reduction_and_dot),
+		cmocka_unit_test(test_atomics_of_two_warps),
 		cmocka_unit_test(test_library_line),
 		cmocka_unit_test(test_contraction),
 		cmocka_unit_test(test_nothing_is_free),

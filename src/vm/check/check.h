@@ -54,6 +54,12 @@ struct check_block {
 	int64_t lanes;
 	bool may_overlap; /* several lanes may have one address */
 };
+/* The innermost loop around a memory instruction. */
+struct check_loop {
+	const struct vm_instr *of;  /* that instruction */
+	const struct vm_instr *end; /* the jump back; NULL: it is in no loop */
+	bool has_inner;             /* another loop lies inside */
+};
 #define CHECK_RECORDS_MAX ((uint32_t)1 << 24)
 /* Of a reader: other programs read the cell too; of an atomic writer: others changed it before, in
  * no order. */
@@ -155,6 +161,7 @@ struct vm_check {
 	uint32_t epoch;           /* of the running program */
 	struct check_block block; /* of the running access */
 	struct vm_code code;      /* likewise */
+	struct check_loop loop;   /* around the last access that was asked about */
 	int64_t *lane_of;         // (lane_slots): open hash from address to the first lane of a store that has it
 	int64_t lane_slots;
 

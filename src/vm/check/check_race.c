@@ -23,6 +23,7 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	k->shadows = xcalloc((size_t)m->index_max + 1, sizeof *k->shadows);
 	k->record_of = xcalloc((size_t)p->ninstrs + 1, sizeof *k->record_of);
 	k->spreads = xcalloc((size_t)p->ninstrs + 1, sizeof *k->spreads);
+	/* Which buffers some store may reach: the others need no shadow. */
 	bool writes_anywhere = p->plan.writes_anywhere || kernel->nargs > TAPE_ARGS_MAX;
 	for (int i = 0; i < MIN(kernel->nargs, TAPE_ARGS_MAX); i++) {
 		uint64_t index = (uint64_t)o->args[i].i >> TAPE_ADDRESS_SHIFT;
@@ -34,6 +35,7 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	k->first = k->nrecords = 1; /* record 0: nobody */
 	k->threads = (int64_t)32 * (o->num_warps > 0 ? o->num_warps : 4) * MAX(o->num_ctas, 1);
 	k->is_cluster = o->num_ctas > 1;
+	k->loop = (struct check_loop){0};
 	bool has_room = k->programs <= CHECK_ORDER_PROGRAMS_MAX;
 	k->order.is_on = p->plan.has_acquire && has_room;
 	if (k->order.is_on) k->order.known = xcalloc((size_t)k->programs + 1, sizeof *k->order.known);
@@ -304,22 +306,34 @@ struct cell {
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 
-/* Whether an instruction belongs to the innermost loop around another: the
- * one that is pipelined. */
-static bool is_in_loop_of(const struct vm_program *p, int at, int instr)
+/* The innermost loop around an instruction: the one that is pipelined. Under a condition another
+ * loop may lie inside all the same. */
+static const struct check_loop *loop_around(struct vm_check *k, const struct vm_program *p, const struct vm_instr *in)
 {
-	for (int i = at; i < p->ninstrs; i++)
-		if (p->instrs[i].op == OP_JUMP && p->instrs[i].target <= at) return instr >= p->instrs[i].target && instr <= i;
-	return false;
+	struct check_loop *l = &k->loop;
+	const struct vm_instr *first = p->instrs, *last = first + p->ninstrs;
+	if (l->of == in) return l;
+	*l = (struct check_loop){.of = in};
+	for (const struct vm_instr *i = in; i < last && !l->end; i++)
+		if (i->op == OP_JUMP && first + i->target <= in) l->end = i;
+	for (const struct vm_instr *i = l->end ? first + l->end->target : last; i < l->end; i++)
+		l->has_inner |= i->op == OP_JUMP && first + i->target <= i;
+	return l;
 }
 
 /* A load that the compiled code makes turns of its loop ahead of its place comes before what the
- * loop did meanwhile: a pipeline does not ask whether addresses are the same. */
+ * loop did meanwhile: a pipeline does not ask whether addresses are the same. A loop that is
+ * entered anew begins behind all that it did before. Among turns of an inner loop its own are not
+ * told apart: then all that it did counts. */
 static bool is_ahead(const struct visit *v, uint32_t turn, uint32_t instr)
 {
-	int turns = v->c->check->code.ahead;
-	if (!turns || v->kind != CHECK_READ || v->c->turns - turn > (uint32_t)turns) return false;
-	return is_in_loop_of(v->c->program, (int)(v->in - v->c->program->instrs), (int)instr);
+	struct vm_ctx *c = v->c;
+	uint32_t since = c->turns - turn, ahead = (uint32_t)c->check->code.ahead;
+	if (!ahead || v->kind != CHECK_READ) return false;
+	const struct check_loop *l = loop_around(c->check, c->program, v->in);
+	const struct vm_instr *first = c->program->instrs, *at = first + instr;
+	if (!l->end || at < first + l->end->target || at > l->end) return false;
+	return l->has_inner || (since <= ahead && since <= (c->jumped == l->end ? c->turns - c->entered : 0));
 }
 
 /* The running program's last atomic whose order an access is made in. */
@@ -381,6 +395,9 @@ static bool lanes_conflict(const struct visit *v, uint32_t own)
 	 * behind. Its sums commute. */
 	if (a->is_write && (a->is_bulk || (b->is_write && b->is_bulk)))
 		return !(a->is_atomic && b->is_atomic && a->is_bulk == b->is_bulk);
+	/* A barrier in the loop would have kept it from being pipelined; an atomic for which all
+	 * threads wait does not. */
+	if (is_load && a->is_write && is_ahead(v, a->turn, a->instr)) return true;
 	if (a->epoch != b->epoch || (a->is_atomic && b->is_atomic)) return false;
 	if (a->block == b->block) {
 		/* What was loaded by one thread and is stored by another went from one to the other. */
@@ -388,7 +405,7 @@ static bool lanes_conflict(const struct visit *v, uint32_t own)
 		if (!a->is_write)
 			return k->block.lanes < k->threads && a->collectives == v->c->collectives && !b->is_atomic &&
 				spreads(v, a->instr);
-		return is_moved || (is_load && (k->block.lanes < k->threads || is_ahead(v, a->turn, a->instr)));
+		return is_moved || (is_load && k->block.lanes < k->threads);
 	}
 	if (a->is_single && b->is_single) return false;
 	return a->is_write || a->collectives == v->c->collectives;

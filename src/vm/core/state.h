@@ -168,7 +168,9 @@ struct vm_ctx {
 	struct vm_missed *missed;     /* NULL unless it is asked what is left out */
 	uint32_t collectives;         /* operations so far in which all threads of the program exchange values */
 	uint32_t turns;               /* jumps back so far: turns of the program's loops */
-	bool is_tainted;              /* some lane is being followed: every instruction is looked at */
+	uint32_t entered;             /* what that was when the loop of the last jump back was entered */
+	const struct vm_instr *jumped; /* that jump */
+	bool is_tainted;               /* some lane is being followed: every instruction is looked at */
 	bool yields;          /* a program that waits for another is no fault: others are resident (vm_schedule.c) */
 	bool is_waiting;      /* it says so by this */
 	struct vm_late *late; /* NULL unless programs take turns */

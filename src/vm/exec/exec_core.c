@@ -77,9 +77,14 @@ int exec_move(struct vm_ctx *c, const struct vm_instr *in)
 int exec_jump(struct vm_ctx *c, const struct vm_instr *in)
 {
 	c->next = c->program->instrs + in->target;
-	c->turns += c->next <= in;
-	if (c->next <= in && c->program->has_atomics) return vm_spin_check(c, in);
-	return 0;
+	if (c->next > in) return 0;
+	/* Behind another loop's jump this loop was entered anew. */
+	if (c->jumped != in) {
+		c->jumped = in;
+		c->entered = c->turns;
+	}
+	c->turns++;
+	return c->program->has_atomics ? vm_spin_check(c, in) : 0;
 }
 
 int exec_jump_unless(struct vm_ctx *c, const struct vm_instr *in)
