@@ -260,24 +260,45 @@ void guided_aims_allow(const struct grading *g, const struct tape *t, struct run
 	if (out->aim_replays < AIM_REPLAYS_MIN) out->naims = 0;
 }
 
-static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
+/* Adds the sides that had so many searches. picked: (RUNNER_AIMS_MAX), how many each had. */
+static void aims_add(struct guided *s, int variant, int had, struct runner_trial *out, uint8_t **picked)
 {
-	const struct guided *s = g->guided;
-	*out = (struct runner_trial){.naims = 0};
-	/* Behind an operator of torch each of these replays would have to ask torch again. */
-	if (g->is_partial) return;
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES && out->naims < RUNNER_AIMS_MAX; side++) {
-			const struct site_state *st = &s->variants[variant].sites[i];
-			if (!side_is_aimed(st, side)) continue;
+			struct site_state *st = &s->variants[variant].sites[i];
+			if (st->aimed[side] != had || !side_is_aimed(st, side)) continue;
 			bool is_fixed = isnan(st->site.constant) && st->site.nfixed;
+			picked[out->naims] = &st->aimed[side];
 			out->aims[out->naims++] = (struct runner_aim){.site = st->site.id,
 				.side = (enum vm_side)SIDE_OF[side],
 				.constant = site_is_truth(&st->site) ? NAN
 					: is_fixed                       ? st->site.fixed[0]
 													 : st->site.constant};
 		}
+}
+
+/* Those that had the fewest searches: sides that nothing takes hide no others. */
+static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
+{
+	uint8_t *picked[RUNNER_AIMS_MAX];
+	*out = (struct runner_trial){.naims = 0};
+	/* Behind an operator of torch each of these replays would have to ask torch again. */
+	if (g->is_partial) return;
+	for (int had = 0; had < AIM_TURNS && !out->naims; had++) aims_add(g->guided, variant, had, out, picked);
+	for (int i = 0; i < out->naims; i++) ++*picked[i];
 	guided_aims_allow(g, t, out);
+}
+
+/* Whether some side had no search yet. */
+static bool has_untried(const struct guided *s, int variant)
+{
+	bool any = false;
+	for (int i = 0; i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			any |= !st->aimed[side] && side_is_aimed(st, side);
+		}
+	return any;
 }
 
 static int sides_taken(const struct guided *s, int variant)
@@ -394,15 +415,26 @@ static int aims_search(struct grading *g, struct oracle_session *session, const 
 		g->v->guided += sides_taken(s, variant) > taken;
 		/* What its aims found stands in the next one, which judges it. */
 		bool is_met = found.all && s->nplaced, is_on = is_met || sides_taken(s, variant) != taken;
+		is_on |= aims.naims && has_untried(s, variant);
 		aimed_release(&last);
 		if (is_met) last = found;
 		else aimed_release(&found);
 		if (!is_on) break;
 	}
-	/* The last turn's are the poles' to begin with. */
-	if (last.all) {
-		json_decref(at);
-		at = json_incref(last.all);
+	/* What the last turn found is judged too. */
+	if (last.all && !rc) {
+		struct aimed nothing;
+		bool counts;
+		int taken = sides_taken(s, variant);
+		rc = aims_trial(g, session, tr, number, last.all, NULL, &nothing, &counts, err);
+		aimed_release(&nothing);
+		if (!counts && !rc) {
+			rc = aims_apart(g, session, tr, number, &last, &at, err);
+		} else {
+			json_decref(at);
+			at = json_incref(last.all);
+		}
+		g->v->guided += sides_taken(s, variant) > taken;
 	}
 	aimed_release(&last);
 	*out = (struct guided_inputs){.number = number, .at = at};
