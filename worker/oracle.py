@@ -365,7 +365,7 @@ def run_call(variant, trial, call, is_sensitive=False):
     is_noisy = exact is not None and (is_sensitive or any(vanishes(r) for r in exact))
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
-            "fits": casts is None or casts.fits,
+            "fits": casts is None or casts.fits, "is_short": casts is None or casts.is_short,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
             "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
 

@@ -231,11 +231,11 @@ def cast_of(func, args, out):
 
 class Fits(TorchDispatchMode):
     """Whether every float that forward casts to a whole number has one of the type: what becomes of
-    others torch leaves open, and processors do differ."""
+    others torch leaves open, and processors do differ. is_short: and one of 32 bits."""
 
     def __init__(self):
         super().__init__()
-        self.fits = True
+        self.fits = self.is_short = True
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -243,6 +243,7 @@ class Fits(TorchDispatchMode):
         if cast and cast[0].numel():
             info, v = torch.iinfo(cast[1]), cast[0].double().trunc()
             self.fits &= bool(((v >= info.min) & (v <= info.max)).all())
+            self.is_short &= bool((v.abs() < 2 ** 31).all())
         return out
 
 

@@ -12,6 +12,7 @@
 #define GOLDEN 0.38196601125
 #define GOLDEN_STEPS 64  /* bring 2^32 numbers down to NEAR_MAX */
 #define NEAR_MAX 5
+#define POLE_ROOM 0x1p16
 #define FOUND_MAX 2 /* values of other elements that are tried in an element's place */
 
 /* ---- replays ---- */
@@ -145,6 +146,8 @@ bool aim_hunter_make(struct search *s, int lane, const struct vm_aim_lane *at)
 	h->start_far = h->best_far = at->far;
 	double bound = s->pass->bound;
 	if (isfinite(s->constant)) bound = MAX(bound, MIN(4 * fabs(s->constant), 0x1p24));
+	/* A pole that lies beyond all that is met where what is computed of an element is. */
+	if (s->is_pole && fabs(s->constant) > bound) bound = POLE_ROOM * fabs(s->constant);
 	h->low = aim_order_near(h->elem, -bound);
 	h->high = aim_order_near(h->elem, bound);
 	if (!elem_is_float(h->elem)) aim_range(s, &s->touched[touched], h->elem, &h->low, &h->high);

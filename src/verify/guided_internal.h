@@ -32,6 +32,7 @@ struct side_state {
 struct site_state {
 	struct runner_site site;
 	struct side_state sides[SIDES];
+	uint8_t aimed[SIDES]; /* searches of single elements that each had */
 	bool is_known_before; /* an earlier variant has a site at this place */
 	bool is_tried;        /* a pole: it was searched for */
 	bool is_met;          /* and found */

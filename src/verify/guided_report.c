@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "runner/runner.h"
 #include "vm/vm.h"
+#include <math.h>
 
 /* "math.exp never at 88 or above (highest 3.2)" */
 static void side_text(const struct site_state *st, int side, char *text, size_t len)
@@ -17,7 +18,7 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	}
 	if (s->kind == SITE_TERM) {
 		snprintf(text, len, "%s: one operand never counts (at most %.3g of the other)", s->what,
-			seen->is_seen ? seen->best + VM_TERM : 0);
+			seen->is_seen ? VM_TERM * exp2(seen->best) : 0);
 		return;
 	}
 	if (s->kind == SITE_STEP) {

@@ -260,24 +260,45 @@ void guided_aims_allow(const struct grading *g, const struct tape *t, struct run
 	if (out->aim_replays < AIM_REPLAYS_MIN) out->naims = 0;
 }
 
-static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
+/* Adds the sides that had so many searches. picked: (RUNNER_AIMS_MAX), how many each had. */
+static void aims_add(struct guided *s, int variant, int had, struct runner_trial *out, uint8_t **picked)
 {
-	const struct guided *s = g->guided;
-	*out = (struct runner_trial){.naims = 0};
-	/* Behind an operator of torch each of these replays would have to ask torch again. */
-	if (g->is_partial) return;
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES && out->naims < RUNNER_AIMS_MAX; side++) {
-			const struct site_state *st = &s->variants[variant].sites[i];
-			if (!side_is_aimed(st, side)) continue;
+			struct site_state *st = &s->variants[variant].sites[i];
+			if (st->aimed[side] != had || !side_is_aimed(st, side)) continue;
 			bool is_fixed = isnan(st->site.constant) && st->site.nfixed;
+			picked[out->naims] = &st->aimed[side];
 			out->aims[out->naims++] = (struct runner_aim){.site = st->site.id,
 				.side = (enum vm_side)SIDE_OF[side],
 				.constant = site_is_truth(&st->site) ? NAN
 					: is_fixed                       ? st->site.fixed[0]
 													 : st->site.constant};
 		}
+}
+
+/* Those that had the fewest searches: sides that nothing takes hide no others. */
+static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
+{
+	uint8_t *picked[RUNNER_AIMS_MAX];
+	*out = (struct runner_trial){.naims = 0};
+	/* Behind an operator of torch each of these replays would have to ask torch again. */
+	if (g->is_partial) return;
+	for (int had = 0; had < AIM_TURNS && !out->naims; had++) aims_add(g->guided, variant, had, out, picked);
+	for (int i = 0; i < out->naims; i++) ++*picked[i];
 	guided_aims_allow(g, t, out);
+}
+
+/* Whether some side had no search yet. */
+static bool has_untried(const struct guided *s, int variant)
+{
+	bool any = false;
+	for (int i = 0; i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			any |= !st->aimed[side] && side_is_aimed(st, side);
+		}
+	return any;
 }
 
 static int sides_taken(const struct guided *s, int variant)
@@ -302,6 +323,70 @@ json_t *guided_places(const json_t *before, const struct guided *s, int aim, con
 	return at;
 }
 
+/* What the aims of one turn found: places for the next inputs, by aim and all together. */
+struct aimed {
+	json_t *own[RUNNER_AIMS_MAX]; /* from where that turn began; NULL: nothing */
+	json_t *all;
+};
+
+static void aimed_release(struct aimed *f)
+{
+	for (int k = 0; k < RUNNER_AIMS_MAX; k++) json_decref(f->own[k]);
+	json_decref(f->all);
+	*f = (struct aimed){.all = NULL};
+}
+
+/* at: the places that the turn began with. */
+static void aimed_take(const struct guided *s, const json_t *at, const struct oracle_trial *t, struct aimed *out)
+{
+	*out = (struct aimed){.all = guided_places(at, s, -1, t)};
+	for (int k = 0; k < RUNNER_AIMS_MAX; k++) {
+		json_t *own = guided_places(at, s, k, t);
+		if (json_array_size(own) > json_array_size(at)) out->own[k] = json_incref(own);
+		json_decref(own);
+	}
+}
+
+/* One trial with places, and aims that begin there. found: what these met. */
+static int aims_trial(struct grading *g, struct oracle_session *session, const struct trace *tr, int number,
+	const json_t *at, const struct runner_trial *aims, struct aimed *found, bool *counts, struct err *err)
+{
+	struct oracle_trial t;
+	struct err local = {0};
+	int rc = GRADE_ON;
+	json_t *edits = json_pack("[{s:s, s:O}]", "op", "place", "at", at);
+	*found = (struct aimed){.all = NULL};
+	*counts = false;
+	g->guided->nplaced = 0;
+	if (oracle_session_trial(session, number, edits, &t, &local)) return GRADE_ON;
+	*counts = t.counts && t.ninputs == g->oracle->trials[0].ninputs;
+	if (*counts) rc = guided_trial(g, tr, &t, aims && aims->naims ? aims : NULL, err);
+	aimed_take(g->guided, at, &t, found);
+	oracle_trial_release(&t);
+	return rc;
+}
+
+/* Where the reference is not finite with all that was found, each aim has a trial of its own: one
+ * that the kernel itself brings there hides no other. at: becomes what counted. */
+static int aims_apart(struct grading *g, struct oracle_session *session, const struct trace *tr, int number,
+	const struct aimed *last, json_t **at, struct err *err)
+{
+	int rc = GRADE_ON;
+	json_t *good = json_copy(*at);
+	for (int k = 0; k < RUNNER_AIMS_MAX && !rc; k++) {
+		struct aimed nothing;
+		bool counts;
+		if (!last->own[k]) continue;
+		rc = aims_trial(g, session, tr, number, last->own[k], NULL, &nothing, &counts, err);
+		aimed_release(&nothing);
+		for (size_t i = json_array_size(*at); counts && i < json_array_size(last->own[k]); i++)
+			json_array_append(good, json_array_get(last->own[k], i));
+	}
+	json_decref(*at);
+	*at = good;
+	return rc;
+}
+
 /* Single elements are searched inside one trial's inputs (src/runner/aim.c), and the
  * same inputs with these elements are the next trial. A condition behind a condition is
  * met in the one after. out: the last inputs; its list is the caller's. */
@@ -309,30 +394,49 @@ static int aims_search(struct grading *g, struct oracle_session *session, const 
 	struct guided_inputs *out, struct err *err)
 {
 	struct guided *s = g->guided;
+	struct aimed last = {.all = NULL};
 	json_t *at = json_array();
 	int number = s->searches++, rc = GRADE_ON;
-	s->nplaced = 0;
 	for (int turn = 0; turn < AIM_TURNS && !rc; turn++) {
-		struct oracle_trial t;
 		struct runner_trial aims;
-		struct err local = {0};
+		struct aimed found;
+		bool counts;
 		/* What is open now, and with what was placed so far. */
 		aims_find(g, tr->tape, variant, &aims);
-		if (!aims.naims && !s->nplaced) break;
-		json_t *edits = json_pack("[{s:s, s:O}]", "op", "place", "at", at);
-		s->nplaced = 0;
+		if (!aims.naims && !last.all) break;
 		int taken = sides_taken(s, variant);
-		if (oracle_session_trial(session, number, edits, &t, &local)) break;
-		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs)
-			rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
-		/* What its aims found stands in the next one, which judges it. */
-		json_t *more = guided_places(at, s, -1, &t);
-		oracle_trial_release(&t);
+		rc = aims_trial(g, session, tr, number, last.all ? last.all : at, &aims, &found, &counts, err);
+		if (!counts && !rc && last.all) {
+			rc = aims_apart(g, session, tr, number, &last, &at, err);
+		} else if (last.all) {
+			json_decref(at);
+			at = json_incref(last.all);
+		}
 		g->v->guided += sides_taken(s, variant) > taken;
-		json_decref(at);
-		at = more;
-		if (!s->nplaced && sides_taken(s, variant) == taken) break;
+		/* What its aims found stands in the next one, which judges it. */
+		bool is_met = found.all && s->nplaced, is_on = is_met || sides_taken(s, variant) != taken;
+		is_on |= aims.naims && has_untried(s, variant);
+		aimed_release(&last);
+		if (is_met) last = found;
+		else aimed_release(&found);
+		if (!is_on) break;
 	}
+	/* What the last turn found is judged too. */
+	if (last.all && !rc) {
+		struct aimed nothing;
+		bool counts;
+		int taken = sides_taken(s, variant);
+		rc = aims_trial(g, session, tr, number, last.all, NULL, &nothing, &counts, err);
+		aimed_release(&nothing);
+		if (!counts && !rc) {
+			rc = aims_apart(g, session, tr, number, &last, &at, err);
+		} else {
+			json_decref(at);
+			at = json_incref(last.all);
+		}
+		g->v->guided += sides_taken(s, variant) > taken;
+	}
+	aimed_release(&last);
 	*out = (struct guided_inputs){.number = number, .at = at};
 	return rc;
 }

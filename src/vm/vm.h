@@ -186,9 +186,9 @@ struct vm_finding {
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an
  * end's d is the operand itself; a truth's is 1 and -1; of a sum, how much of the larger operand
- * the smaller is, less VM_TERM; of a step (a float cut to a whole number, a quotient or shift of
- * whole numbers), how far from another result than the first, below 0; of a pole, how far an
- * operand is from where the operation gives no finite number (check_pole.c). */
+ * the smaller is, in powers of two above VM_TERM; of a step (a float cut to a whole number, a
+ * quotient or shift of whole numbers), how far from another result than the first, below 0; of a
+ * pole, how far an operand is from where the operation gives no finite number (check_pole.c). */
 #define VM_TERM 0x1p-8 /* a smaller share of a sum counts for nothing */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \

@@ -117,7 +117,13 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	struct vm_ctx *c = l->ctx[thread] = xcalloc(1, sizeof *c);
 	/* Values with the kernel's constants and this launch's arguments. */
 	vm_ctx_init(c, l->k, l->p);
-	for (int i = 0; i < l->k->nargs; i++) arg_bits(l->k, i, &l->o->args[i], c->values[l->k->arg_values[i]].splat, NULL);
+	for (int i = 0; i < l->k->nargs; i++) {
+		uint8_t *bits = c->values[l->k->arg_values[i]].splat;
+		arg_bits(l->k, i, &l->o->args[i], bits, NULL);
+		uint64_t word;
+		memcpy(&word, bits, sizeof word);
+		if (!vm_arg_is_pointer(l->k, i)) c->sizes = (c->sizes ^ word) * 0x9e3779b97f4a7c15u + (c->sizes >> 29);
+	}
 	memcpy(c->grid, l->o->grid, sizeof c->grid);
 	/* What the launch allows, and where its thread reports. */
 	c->args = l->o->args;

@@ -16,6 +16,8 @@
  *   check_gate.c    results of mixed data that never changed
  *   check_range.c   numbers that are the same whatever memory holds
  *   check_joint.c   masks that decide together
+ *   check_sum.c     reductions, products and other sums of many: which of
+ *                   their operands ever counted
  *   check_pole.c    operations that give no finite number at one value of an input
  *   check_aim.c     how far the lanes of one site are from a side, and what they hang on
  *                   (check_aim_far.c, check_aim_origin.c; check_aim.h)
@@ -241,6 +243,39 @@ struct vm_joint {
 	bool is_open;
 	struct vm_joint_bits kept[2]; /* of the masks, as they were made last */
 };
+/* A sum of many operands, or one that no instruction of two operands makes (check_sum.c). */
+#define SUM_USUAL_MAX 4
+#define SUM_SIZES_MAX 8
+struct vm_sum {
+	int site;
+	int instr;
+	int64_t nterms;
+	int nsizes; /* by scalar arguments: at other sizes another place is padding; the last has all others */
+	struct vm_sum_states {
+		uint64_t sizes;
+		uint8_t *terms;   // (nterms): what was seen of each
+		int64_t ncounted;
+		int64_t nopen; /* something, and never counted */
+		int quiet;     /* looks since anything was new */
+		int64_t looks; /* since then */
+		bool is_met;   /* in this trial */
+	} at[SUM_SIZES_MAX];
+	uint8_t *first;   // (nterms): of each, before anything was seen
+	bool has_usual;
+	double usual[SUM_USUAL_MAX]; /* what the largest operand is in the first trial, by source */
+};
+/* Two operands of one sum, as it was made. */
+struct vm_sum_pair {
+	double x[2];
+	bool is_known[2]; /* the text's own constant */
+	int64_t term;     /* of the first */
+	int number;       /* of the addition, where an instruction has several */
+	int source[2];    /* where they come from: a source's element, or: */
+	int64_t element;
+	uint64_t address; /* of what memory held */
+};
+#define SUM_MEMORY (-1)
+#define SUM_ANY (-2) /* any source's element */
 /* Numbers between two; none yet where lo > hi. */
 struct vm_span {
 	double lo;
@@ -264,6 +299,9 @@ struct vm_coverage {
 	int njoints;
 	struct vm_joint *joints;
 	uint8_t *joint_marks;   // (ninstrs): JOINT_ bits; NULL: there are no joints
+	int nsums;
+	struct vm_sum *sums;
+	int32_t *sum_at;   // (ninstrs): index of a sum, or -1; NULL: there are none
 };
 struct vm_site *vm_site_add(
 	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted);
@@ -285,6 +323,23 @@ void vm_joints_free(struct vm_coverage *c);
 /* Before an instruction at which joints look; and behind one that makes a mask of theirs. */
 void vm_joint_look(struct vm_ctx *c, const struct vm_instr *in);
 void vm_joint_keep(struct vm_ctx *c, const struct vm_instr *in);
+/* ---- check_sum.c ---- */
+/* Adds a site for each sum of many; what a reduction's region does is the reduction's. */
+void vm_sums_find(struct vm_coverage *c, const struct vm_program *p, const bool *is_data);
+void vm_sums_free(struct vm_coverage *c);
+/* A copy of one, and its end. */
+struct vm_sum vm_sum_copy(const struct vm_sum *sum);
+void vm_sum_release(struct vm_sum *sum);
+/* Which are open, of those that the trial met, and the next trial's beginning. */
+void vm_sums_close(struct vm_coverage *c);
+void vm_sums_begin(struct vm_coverage *c);
+/* Before such a sum: what of it counts; and likewise for an aim, whose states the sum has. */
+void vm_sum_cover(struct vm_ctx *c, const struct vm_instr *in);
+void vm_sum_aim(struct vm_ctx *c, const struct vm_instr *in, struct vm_sum *sum);
+/* Whether somebody wants to know the operands of an atomic or of assembly, and what they were: n
+ * pairs, in order. */
+bool vm_sum_wants_pairs(const struct vm_ctx *c, const struct vm_instr *in);
+void vm_sum_pairs(struct vm_ctx *c, const struct vm_instr *in, const struct vm_sum_pair *pairs, int64_t n);
 /* ---- check_fixed.c ---- */
 /* Looks at the operands of a comparison. */
 void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t n);
@@ -324,6 +379,14 @@ void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 void vm_aim_program(struct vm_aim *a, int64_t number); /* a program starts */
 /* Follows what an instruction is about to do; at the aim's own it looks at the lanes. */
 void vm_aim_step(struct vm_ctx *c, const struct vm_instr *in);
+
+/* The sum that the aim is at, where it is this instruction; else NULL. */
+struct vm_sum *vm_aim_sum(const struct vm_ctx *c, const struct vm_instr *in);
+/* One operand of such a sum, in order, as lane number `lane`; far: NaN where it is none to be
+ * chosen. And the end of one look. */
+void vm_aim_term(struct vm_ctx *c, const struct vm_instr *in, int64_t lane, double far, int source, int64_t element,
+	uint64_t address);
+void vm_aim_turn(struct vm_aim *a);
 
 /* ---- check_missed.c ---- */
 /* Before a load of n elements, and before a store; mask: its value, or -1. */

@@ -6,6 +6,7 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/map/map.h"
+#include "vm/ptx/ptx.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ static void site_mark(const struct vm_aim *a, struct aim_kernel *f)
 	int first = a->operand, end = a->joint ? first : first + operands_of(a, in);
 	for (int i = first; i < end; i++) value_mark(f, p->ids[in->src + i]);
 	for (int k = 0; a->joint && k < 2; k++) value_mark(f, a->joint->masks[k]);
+	for (int i = 0; a->owner >= 0 && i < p->instrs[a->owner].nsrc; i++)
+		value_mark(f, p->ids[p->instrs[a->owner].src + i]);
 	for (int k = 0; k < a->nguards; k++) value_mark(f, p->ids[p->instrs[a->guards[k].instr].src]);
 }
 
@@ -105,6 +108,17 @@ static void guards_find(struct vm_aim *a, const struct vm_program *p)
 	free(is_data);
 }
 
+/* The tt.map_elementwise in whose region an instruction stands, if that runs over all lanes at
+ * once, one for each element; -1: none. */
+static int owner_of(const struct vm_program *p, int instr)
+{
+	for (int i = 0; i < instr; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op == OP_MAP_REGION && in->target > instr) return in->imm[0] == 1 && !in->imm[2] ? i : -1;
+	}
+	return -1;
+}
+
 struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage *c, int site, enum vm_side side)
 {
 	const struct vm_program *p = &k->program;
@@ -117,6 +131,10 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	for (int i = 0; s && i < c->njoints; i++)
 		if (c->joints[i].site == site && c->joints[i].is_open) joint = &c->joints[i];
 	if (joint) instr = joint->instr;
+	const struct vm_sum *sum = NULL;
+	for (int i = 0; s && i < c->nsums; i++)
+		if (c->sums[i].site == site) sum = &c->sums[i];
+	if (sum) instr = sum->instr;
 	bool is_pole = s && s->kind == SITE_POLE;
 	if (is_pole) instr = s->instr;
 	bool is_known = s && instr >= 0 && s->kind != SITE_END && s->kind != SITE_SIGN && s->kind != SITE_DIGITS;
@@ -130,6 +148,7 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 		.usual = s->usual,
 		.from = s->distance,
 		.joint = joint,
+		.owner = owner_of(p, instr),
 		.instr = instr,
 		.kind = s->kind,
 		.operand = is_truth                            ? (int)s->constant
@@ -137,6 +156,8 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 													   : 0,
 		.pole = *s,
 		.side = side};
+	if (sum) a->sum = vm_sum_copy(sum);
+	a->sum.has_usual = true;
 	guards_find(a, p);
 	followed_of(a, p);
 	return a;
@@ -164,6 +185,7 @@ void vm_aim_free(struct vm_aim *a)
 		free(a->kernels[i].shadows);
 	}
 	aim_memory_clear(&a->memory);
+	vm_sum_release(&a->sum);
 	free(a->lanes);
 	free(a);
 }
@@ -260,6 +282,12 @@ static void shadow_strided(const struct vm_aim *a, const struct vm_instr *in, st
 	vm_copy_strided((uint8_t *)to->far, d->shape, d->ndim, (const uint8_t *)from->far, stride, 8);
 }
 
+/* Assembly that takes one element of each operand at a time. */
+static bool is_lane_by_lane(const struct vm_instr *in)
+{
+	return in->op == OP_INLINE_ASM && ((const struct asm_block *)in->extra)->pack == 1;
+}
+
 static struct aim_shadow shadow_make(struct vm_ctx *c, const struct vm_instr *in, int d)
 {
 	const struct vm_aim *a = c->aim;
@@ -290,7 +318,7 @@ static struct aim_shadow shadow_make(struct vm_ctx *c, const struct vm_instr *in
 		return to;
 	} else if (in->op == OP_LOAD) {
 		aim_origins_load(c, in, &to);
-	} else if (in->op == OP_MAP || in->op == OP_DIVIDE || in->op == OP_BITCAST) {
+	} else if (in->op == OP_MAP || in->op == OP_DIVIDE || in->op == OP_BITCAST || is_lane_by_lane(in)) {
 		aim_origins_map(a, in, &to);
 	} else if (in->op == OP_SCAN) {
 		aim_shadow_copy(&to, &a->shadows[aim_src(a, in, MIN(d, in->nsrc - 1))], 0, 1);
@@ -441,13 +469,16 @@ static void look(struct vm_ctx *c, const struct vm_instr *in)
 	for (int i = 0; i < count; i++)
 		if (c->values[aim_src(a, in, first + i)].form != FORM_SPLAT) n = a->p->values[aim_src(a, in, first + i)].count;
 	for (int i = 0; a->joint && i < 2; i++) n = MAX(n, a->p->values[a->joint->masks[i]].count);
+	if (a->owner >= 0 && n > 0) n = MAX(c->lanes, 1);
 	double *far = xmalloc((size_t)n * sizeof *far);
 	uint64_t *bits = xcalloc((size_t)n, sizeof *bits);
 	bool is_made = site_far(c, in, n, far, bits);
 	struct vm_aim_lane now = {.row = a->row, .program = a->program, .turn = a->turn++};
 	for (int64_t i = 0; is_made && i < n; i++) {
+		const struct vm_instr *owner = a->owner < 0 ? NULL : &a->p->instrs[a->owner];
 		uint64_t origin = !a->lot ? 0
 			: a->joint            ? aim_joint_origin(a, in, a->side == SIDE_ABOVE, i)
+			: owner               ? aim_origin_of(a, owner, 0, owner->nsrc, i)
 								  : aim_origin_of(a, in, first, count, i);
 		now.lane = i;
 		now.far = MAX(far[i], 0);
@@ -471,10 +502,35 @@ static void guard_look(struct vm_ctx *c, const struct vm_instr *in, int guard)
 	lane_look(a, in, &now, a->lot ? aim_origin_of(a, in, 0, 1, 0) : 0);
 }
 
+struct vm_sum *vm_aim_sum(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_aim *a = c->aim;
+	bool is_at = a && a->sum.nterms && a->p == a->kernels[0].p && in - a->p->instrs == a->instr;
+	return is_at ? &a->sum : NULL;
+}
+
+void vm_aim_term(struct vm_ctx *c, const struct vm_instr *in, int64_t lane, double far, int source, int64_t element,
+	uint64_t address)
+{
+	struct vm_aim *a = c->aim;
+	const struct vm_instr *from = a->owner < 0 ? in : &a->p->instrs[a->owner];
+	uint64_t origin = !a->lot  ? 0
+		: source == SUM_MEMORY ? aim_origin_stored(a, address, (enum elem)in->result_elem)
+		: source == SUM_ANY    ? aim_origin_of(a, from, 0, from->nsrc, element)
+							   : aim_origin_at(&a->shadows[aim_src(a, in, source)], element);
+	struct vm_aim_lane now = {
+		.row = a->row, .program = a->program, .turn = a->turn, .lane = lane, .far = far > 0 || isnan(far) ? far : 0};
+	lane_look(a, in, &now, origin);
+}
+
+void vm_aim_turn(struct vm_aim *a) { a->turn++; }
+
 void vm_aim_step(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_aim *a = c->aim;
-	if (a->p == a->kernels[0].p && in - a->p->instrs == a->instr && in->n) look(c, in);
+	bool is_site = a->p == a->kernels[0].p && in - a->p->instrs == a->instr && (in->n || a->owner >= 0);
+	if (is_site && a->sum.nterms) vm_sum_aim(c, in, &a->sum);
+	else if (is_site) look(c, in);
 	for (int i = 0; i < a->nguards; i++)
 		if (a->p == a->kernels[0].p && in - a->p->instrs == a->guards[i].instr) guard_look(c, in, i);
 	if (a->lot && aim_is_store(in)) aim_origins_store(c, in);

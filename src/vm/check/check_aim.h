@@ -24,6 +24,7 @@
 #ifndef HONE_VM_CHECK_AIM_H
 #define HONE_VM_CHECK_AIM_H
 #include "vm/check/check.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/vm.h"
@@ -79,6 +80,8 @@ struct vm_aim {
 	double usual;
 	double from;                  /* of a step: the result that is left */
 	const struct vm_joint *joint; /* of two masks that decide together; else NULL */
+	struct vm_sum sum;            /* of a sum of many, as it was; no terms: it is none */
+	int owner;                    /* tt.map_elementwise whose region the site stands in; -1: none */
 	int nguards;
 	struct aim_guard guards[GUARDS_MAX]; /* branches that the site stands in, the innermost first */
 	int operand;                         /* of a truth: its bits; of a pole, what meets it */
@@ -136,6 +139,8 @@ void aim_origins_load(struct vm_ctx *c, const struct vm_instr *in, struct aim_sh
 void aim_origins_dot(const struct vm_aim *a, const struct vm_instr *in, struct aim_shadow *to);
 void aim_origins_any(const struct vm_aim *a, const struct vm_instr *in, struct aim_shadow *to);
 void aim_origins_pair(const struct vm_aim *a, const struct vm_instr *in, struct aim_shadow *to);
+/* Of what lies at an address of the running launch. */
+uint64_t aim_origin_stored(const struct vm_aim *a, uint64_t address, enum elem e);
 /* Both kinds of shadows. */
 void aim_shadow_reduce(struct vm_ctx *c, const struct vm_instr *in, int operand, struct aim_shadow *to);
 void aim_memory_clear(struct aim_memory *m);

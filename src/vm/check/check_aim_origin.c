@@ -3,6 +3,7 @@
 #include "vm/check/check_aim.h"
 #include "base/base.h"
 #include "tape/tape.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include <math.h>
@@ -102,24 +103,31 @@ void aim_origins_store(struct vm_ctx *c, const struct vm_instr *in)
 	for (int64_t i = 0; i < n; i++) {
 		if (x.mask && !x.mask[i * x.mask_step]) continue;
 		uint64_t to = tape_address(a, (uint64_t)x.address[i * x.step]), origin = aim_origin_at(s, i);
-		if (to && origin) memory_put(&a->memory, to, origin);
+		/* A sum in memory is made of what was there as well. */
+		bool keeps = in->op == OP_ATOMIC_RMW && a->memory.cap && (aim_draw(a, in, i, 4) & 1) &&
+			a->memory.address[memory_slot(&a->memory, to)] == to;
+		if (to && origin && !keeps) memory_put(&a->memory, to, origin);
 	}
+}
+
+uint64_t aim_origin_stored(const struct vm_aim *a, uint64_t address, enum elem e)
+{
+	const struct aim_memory *m = &a->memory;
+	uint64_t from = tape_address(a, address);
+	int64_t at = m->cap ? memory_slot(m, from) : 0;
+	if (from && m->cap && m->address[at] == from) return m->origin[at];
+	return from ? from | (uint64_t)(e + 1) << ELEM_SHIFT : 0;
 }
 
 void aim_origins_load(struct vm_ctx *c, const struct vm_instr *in, struct aim_shadow *to)
 {
 	const struct vm_aim *a = c->aim;
-	const struct aim_memory *m = &a->memory;
 	struct lanes x;
 	if (!lanes_get(c, in, 1, to->n, &x)) return;
-	uint64_t elem = (uint64_t)(in->result_elem + 1) << ELEM_SHIFT;
 	to->origin = xcalloc((size_t)to->n, sizeof *to->origin);
 	for (int64_t i = 0; i < to->n; i++) {
 		if (x.mask && !x.mask[i * x.mask_step]) continue;
-		uint64_t from = tape_address(a, (uint64_t)x.address[i * x.step]);
-		int64_t at = m->cap ? memory_slot(m, from) : 0;
-		bool is_stored = from && m->cap && m->address[at] == from;
-		to->origin[i] = is_stored ? m->origin[at] : from ? from | elem : 0;
+		to->origin[i] = aim_origin_stored(a, (uint64_t)x.address[i * x.step], (enum elem)in->result_elem);
 	}
 }
 

@@ -309,7 +309,13 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 		struct vm_site *s = vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
 		s->is_beside_data = vm_digits_sum_of_data(p, &p->instrs[watched[i]], is_data);
 	}
-	for (int i = 0; i < p->ninstrs; i++) term_add(c, p, i, maker, is_data);
+	for (int i = 0; i < p->ninstrs; i++) {
+		/* What a fold does inside is seen by its operands (check_sum.c). */
+		bool is_fold = p->instrs[i].op == OP_REDUCE || p->instrs[i].op == OP_SCAN;
+		if (is_fold && p->instrs[i].target > i) i = p->instrs[i].target - 1;
+		else term_add(c, p, i, maker, is_data);
+	}
+	vm_sums_find(c, p, is_data);
 	vm_gates_find(c, p, maker, is_data);
 	vm_joints_find(c, p, maker, is_data);
 	vm_poles_find(c, p, is_data);
@@ -324,6 +330,7 @@ void vm_coverage_free(struct vm_coverage *c)
 {
 	if (!c) return;
 	vm_joints_free(c);
+	vm_sums_free(c);
 	vm_gates_free(c);
 	free(c->spans);
 	free(c->sites);
@@ -334,6 +341,7 @@ void vm_coverage_free(struct vm_coverage *c)
 void vm_coverage_begin(struct vm_coverage *c)
 {
 	vm_coverage_row(c, false);
+	vm_sums_close(c);
 	for (int i = 0; i < c->nsites; i++) {
 		c->sites[i].is_told |= isfinite(c->sites[i].most) && !(c->sites[i].taken & c->sites[i].wanted);
 		c->sites[i].has_usual |= c->sites[i].usual > 0;
@@ -342,11 +350,13 @@ void vm_coverage_begin(struct vm_coverage *c)
 		c->sites[i].lanes_now = 0;
 		c->sites[i].fixed.nnow = 0;
 	}
+	vm_sums_begin(c);
 }
 
 int vm_coverage_sites(struct vm_coverage *c, const struct vm_site **out)
 {
 	if (!c->is_settled) vm_poles_settle(c);
+	vm_sums_close(c);
 	*out = c->sites;
 	return c->nsites;
 }
@@ -423,10 +433,13 @@ static void take_terms(struct vm_site *s, const double *a, const double *b, cons
 		whole += isfinite(larger) ? larger : 0;
 	}
 	s->usual = MAX(s->usual, whole / (double)n);
+	double most = 0;
 	for (int64_t i = 0; i < n; i++) {
 		double x = sum ? a[i] * b[i] : a[i], y = sum ? sum[i] : b[i];
-		s->most = MAX(s->most, vm_term_share(x, y, s->first_is_known, s->second_is_known, s->usual) - VM_TERM);
+		most = MAX(most, vm_term_share(x, y, s->first_is_known, s->second_is_known, s->usual));
 	}
+	/* In powers of two: two that are next to nothing are not the same. */
+	s->most = MAX(s->most, most > 0 ? log2(most / VM_TERM) : -VM_FAR);
 }
 
 double vm_step_whole(const struct vm_instr *in, double a, double b, double *cut)

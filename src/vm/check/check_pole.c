@@ -1,7 +1,8 @@
 /* Poles: operations on data that give no finite number at some value of a finite operand: a divisor
- * that is 0, the logarithm of 0, the root of what is below it, an exponential that overflows. No
- * comparison marks them, and ordinary inputs come near one and never to it: 0 / (x - c) is 0 but
- * where x is c. So each is a site of its own, that aims try to reach exactly.
+ * that is 0, the logarithm of 0, the root of what is below it, an exponential that overflows, a
+ * cast to a whole number beyond its type. No comparison marks them, and ordinary inputs come
+ * near one and never to it: 0 / (x - c) is 0 but where x is c. So each is a site of its own,
+ * that aims try to reach exactly.
  *
  * Most operations of honest kernels have none. By the intervals of check_range.c a divisor is none
  * whose interval ends above 0 (1 + exp(x), a square plus an epsilon). And what is put together of
@@ -148,6 +149,25 @@ static void poles_of(
 	}
 }
 
+/* A cast to a whole number has none beyond the type: a floor by way of a cast is right up to there.
+ * Compiled code gives the type's largest there, which is next to right at first. */
+#define BEYOND 2 /* bits */
+
+static void cast_of(struct vm_coverage *c, const struct vm_program *p, int i, const bool *is_data)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	int bits = 8 * (int)elem_bytes((enum elem)in->result_elem);
+	bool is_cast = in->op == OP_MAP && in->nsrc == 1 && elem_is_float((enum elem)in->elem) &&
+		elem_is_int((enum elem)in->result_elem) && in->result_elem != ELEM_I1;
+	if (!is_cast || !is_data[src_id(p, in, 0)]) return;
+	for (int way = -1; way <= 1; way += 2) {
+		struct vm_site *s = pole_add(c, p, i);
+		s->what = "a cast to a whole number";
+		s->way = (int8_t)way;
+		s->constant = ldexp(way, bits - 1 + BEYOND);
+	}
+}
+
 void vm_poles_find(struct vm_coverage *c, const struct vm_program *p, const bool *is_data)
 {
 	double *constant = constants_find(p), *gain = xcalloc((size_t)p->nvalues + 1, sizeof *gain);
@@ -156,6 +176,7 @@ void vm_poles_find(struct vm_coverage *c, const struct vm_program *p, const bool
 		if ((in->op != OP_MAP && in->op != OP_DIVIDE && !is_loose(in)) || !in->n || !is_data[dst_id(p, in, 0)])
 			continue;
 		poles_of(c, p, i, is_data, constant);
+		cast_of(c, p, i, is_data);
 		int to = dst_id(p, in, 0);
 		gain[to] = gain_of(p, in, gain, constant);
 		bool grows = in->map_op == MAP_MULF && in->result_elem == ELEM_F32 && gain[to] >= GAIN_POLE;

@@ -151,6 +151,7 @@ struct vm_ctx {
 	bool undefined_is_zero;
 	bool crosswise;
 	bool counts_region;   /* want_cost is off inside a function; its instructions count all the same */
+	uint64_t sizes;       /* of the launch: its scalar arguments, as a hash */
 	bool ignores_asserts; /* of a sampled launch: its values are nobody's */
 	FILE *print;
 	struct vm_cost *cost;     /* per line row; NULL unless want_cost */

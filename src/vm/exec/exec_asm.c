@@ -8,6 +8,7 @@
 #include "vm/core/state.h"
 #include "vm/meter/meter.h"
 #include "vm/ptx/ptx.h"
+#include <stdlib.h>
 
 struct asm_array {
 	uint8_t *data;
@@ -63,6 +64,38 @@ static void move_slots(const struct asm_block *b, bool is_result, const struct a
 	}
 }
 
+/* What the text adds, for who watches terms. All heap. */
+struct sums {
+	int n; /* additions; 0: nobody watches */
+	bool *known;
+	double *numbers;
+	int64_t npairs;
+	struct vm_sum_pair *pairs;
+};
+
+static void sums_make(struct sums *s, const struct ptx_program *p, int64_t packs)
+{
+	s->n = ptx_sums(p, NULL);
+	s->known = xmalloc(2 * (size_t)s->n + 1);
+	ptx_sums(p, s->known);
+	s->numbers = xmalloc(size_mul((size_t)s->n * 2 * PTX_LANES + 1, sizeof *s->numbers));
+	s->pairs = xmalloc(size_mul((size_t)packs * (size_t)s->n + 1, sizeof *s->pairs));
+}
+
+static void sums_take(struct sums *s, const struct pack *packs, int64_t at, int lanes)
+{
+	for (int lane = 0; lane < lanes; lane++)
+		for (int k = 0; k < s->n; k++) {
+			const double *x = s->numbers + (size_t)k * 2 * PTX_LANES + lane;
+			s->pairs[s->npairs++] = (struct vm_sum_pair){.x = {x[0], x[PTX_LANES]},
+				.is_known = {s->known[2 * k], s->known[2 * k + 1]},
+				.term = 2 * k,
+				.number = k,
+				.source = {SUM_ANY, SUM_ANY},
+				.element = MIN((at + lane) * packs->step, packs->n - 1)};
+		}
+}
+
 static void run_packs(struct vm_ctx *c, const struct vm_instr *in, uint64_t *regs, const struct asm_array *results,
 	const struct asm_array *operands, int64_t n)
 {
@@ -71,14 +104,21 @@ static void run_packs(struct vm_ctx *c, const struct vm_instr *in, uint64_t *reg
 	struct ptx_still *still = coverage ? coverage->texts[in - c->program->instrs] : NULL;
 	int64_t count = (n + b->pack - 1) / b->pack;
 	struct pack packs = {c->crosswise ? 1 : b->pack, c->crosswise ? count : 1, n};
+	struct sums sums = {.n = 0};
+	if (vm_sum_wants_pairs(c, in)) sums_make(&sums, &b->code, count);
 	for (int64_t at = 0; at < count; at += PTX_LANES) {
 		int lanes = (int)MIN(count - at, PTX_LANES);
 		scramble(regs, b->code.nregs * PTX_LANES);
 		ptx_preset(&b->code, regs, c->id, c->grid);
 		move_slots(b, false, operands, regs, &packs, at, lanes);
-		ptx_run(&b->code, regs, lanes, still, still && coverage->is_turned);
+		ptx_run(&b->code, regs, lanes, still, still && coverage->is_turned, sums.numbers);
+		if (sums.n) sums_take(&sums, &packs, at, lanes);
 		move_slots(b, true, results, regs, &packs, at, lanes);
 	}
+	if (sums.n) vm_sum_pairs(c, in, sums.pairs, sums.npairs);
+	free(sums.known);
+	free(sums.numbers);
+	free(sums.pairs);
 }
 
 int exec_inline_asm(struct vm_ctx *c, const struct vm_instr *in)

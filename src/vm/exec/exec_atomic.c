@@ -2,6 +2,7 @@
  * (vm_launch.c), so that results do not depend on timing; plain reads and writes are enough. Each
  * element is checked as a read and as a write. */
 #include "vm/check/check.h"
+#include "base/base.h"
 #include "tape/tape.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
@@ -9,7 +10,9 @@
 #include "vm/exec/exec.h"
 #include "vm/map/map.h"
 #include "vm/meter/meter.h"
+#include <stdlib.h>
 
+#define ADD_FLOAT 4 /* of imm[0] */
 #define INT_OP(name, U, S) \
 	static void name(uint8_t *p, const uint8_t *value, uint8_t *old, int kind) \
 	{ \
@@ -54,9 +57,20 @@ static void add_float(uint8_t *p, const uint8_t *value, uint8_t *old, enum elem 
 	map_narrow(e, p, &x, 1);
 }
 
+/* Of the two types that are watched. */
+static double float_at(enum elem e, const uint8_t *p, int64_t i)
+{
+	float f;
+	double d;
+	memcpy(&f, p + i * (int64_t)sizeof f, sizeof f);
+	if (e != ELEM_F64) return (double)f;
+	memcpy(&d, p + i * (int64_t)sizeof d, sizeof d);
+	return d;
+}
+
 static void apply(uint8_t *p, const uint8_t *value, uint8_t *old, int kind, enum elem e)
 {
-	if (kind == 4) {
+	if (kind == ADD_FLOAT) {
 		add_float(p, value, old, e);
 		return;
 	}
@@ -199,6 +213,25 @@ static void arrive_at(struct vm_ctx *c, const uint8_t *at, size_t size)
 	}
 }
 
+/* What was added to what, for who watches terms. */
+static void terms_tell(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *value,
+	const uint8_t *old, const uint8_t *mask)
+{
+	struct vm_sum_pair *pairs = xmalloc(size_mul((size_t)in->n, sizeof *pairs));
+	enum elem e = (enum elem)in->result_elem;
+	int64_t n = 0;
+	for (int64_t i = 0; i < in->n; i++) {
+		if (mask && !mask[i]) continue;
+		pairs[n++] = (struct vm_sum_pair){.x = {float_at(e, old, i), float_at(e, value, i)},
+			.term = 2 * i,
+			.source = {SUM_MEMORY, 1},
+			.element = i,
+			.address = (uint64_t)address[i]};
+	}
+	vm_sum_pairs(c, in, pairs, n);
+	free(pairs);
+}
+
 /* The old values; masked-off elements give 0. */
 int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 {
@@ -225,6 +258,8 @@ int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 		apply(p, value + (size_t)i * size, d + (size_t)i * size, in->imm[0], (enum elem)in->result_elem);
 		c->version += memcmp(p, d + (size_t)i * size, size) != 0;
 	}
+	if (in->imm[0] == ADD_FLOAT && !c->late && vm_sum_wants_pairs(c, in))
+		terms_tell(c, in, (const int64_t *)address, value, d, mask);
 	return finish(c, in, d, scalar, (const int64_t *)address, mask);
 }
 

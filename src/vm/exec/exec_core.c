@@ -34,10 +34,13 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		if (c->fuel < 0 && check_clock(c, in)) return 1;
 		if (c->watch && (c->is_tainted || c->watch[in - c->program->instrs]))
 			vm_taint_step(c, in, c->watch[in - c->program->instrs]);
+		/* Who watches looks at the operands first, and at some results afterwards. */
 		int32_t site = c->coverage ? c->coverage->at[in - c->program->instrs] : -1;
 		if (site >= 0) vm_cover_step(c, in, site);
 		uint8_t joint = c->coverage && c->coverage->nopen ? c->coverage->joint_marks[in - c->program->instrs] : 0;
 		if (joint & JOINT_LOOKS) vm_joint_look(c, in);
+		bool is_sum = c->coverage && c->coverage->sum_at && c->coverage->sum_at[in - c->program->instrs] >= 0;
+		if (is_sum) vm_sum_cover(c, in);
 		if (c->aim) vm_aim_step(c, in);
 		if (c->missed) vm_missed_step(c, in);
 		if (in->exec(c, in)) return 1;

@@ -127,8 +127,14 @@ void ptx_still_turn(const struct ptx_still *s, const struct ptx_instr *in, const
 
 /* regs: (nregs, PTX_LANES). */
 void ptx_preset(const struct ptx_program *p, uint64_t *regs, const uint32_t id[3], const uint32_t grid[3]);
-/* still: (ninstrs) or NULL; is_turned: nothing is recorded there, and some results are turned. */
-void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes, struct ptx_still *still, bool is_turned);
+/* still: (ninstrs) or NULL; is_turned: nothing is recorded there, and some results are turned.
+ * sums: (ptx_sums, 2, PTX_LANES) or NULL: gets the operands of additions of floats of 32 and 64
+ * bits, NaN where one was not made. */
+void ptx_run(
+	const struct ptx_program *p, uint64_t *regs, int lanes, struct ptx_still *still, bool is_turned, double *sums);
+/* How many such additions a text has; known: (n, 2) or NULL: which operands
+ * the text itself fixes. */
+int ptx_sums(const struct ptx_program *p, bool *known);
 
 /* ---- what an instruction with inline assembly carries ---- */
 

@@ -8,6 +8,7 @@
 #include "ttir/ttir.h"
 #include "vm/map/map.h"
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 
 #define NAMES_MAX 256
@@ -387,14 +388,66 @@ void ptx_preset(const struct ptx_program *p, uint64_t *regs, const uint32_t id[3
 	}
 }
 
-void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes, struct ptx_still *still, bool is_turned)
+/* An addition of floats: what is joined with a product has that as its first operand. */
+static bool is_sum(const struct ptx_instr *in)
 {
+	const char *name = in->row->name;
+	bool is_float = in->type && in->type->kind == 'f' && in->type->lanes == 1 && in->type->bits >= 32;
+	return is_float && in->nresults == 1 &&
+		(!strcmp(name, "add") || !strcmp(name, "sub") || (ptx_still_is_joined(in) && in->nsources == 3));
+}
+
+static bool is_fixed(const struct ptx_program *p, int reg)
+{
+	bool is = false;
+	for (int i = 0; i < p->npresets; i++) is |= p->presets[i].reg == reg && p->presets[i].special == PTX_CONSTANT;
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int k = 0; k < p->instrs[i].nresults; k++) is &= p->instrs[i].results[k] != reg;
+	return is;
+}
+
+int ptx_sums(const struct ptx_program *p, bool *known)
+{
+	int n = 0;
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct ptx_instr *in = &p->instrs[i];
+		if (!is_sum(in)) continue;
+		bool first = known && is_fixed(p, in->sources[0]), second = known && is_fixed(p, in->sources[1]);
+		bool is_joined = in->nsources == 3;
+		if (known) known[2 * n] = is_joined ? first && second : first;
+		if (known) known[2 * n + 1] = is_joined ? is_fixed(p, in->sources[2]) : second;
+		n++;
+	}
+	return n;
+}
+
+static double number_of(const struct ptx_instr *in, uint64_t bits)
+{
+	float f;
+	double d;
+	memcpy(&d, &bits, sizeof d);
+	memcpy(&f, &bits, sizeof f);
+	return in->type->bits == 64 ? d : (double)f;
+}
+
+void ptx_run(
+	const struct ptx_program *p, uint64_t *regs, int lanes, struct ptx_still *still, bool is_turned, double *sums)
+{
+	double *sum = sums;
 	for (const struct ptx_instr *in = p->instrs; in < p->instrs + p->ninstrs; in++) {
+		double *own = sum && is_sum(in) ? sum : NULL;
+		if (own) sum += 2 * PTX_LANES;
 		for (int lane = 0; lane < lanes; lane++) {
 			uint64_t x[PTX_SOURCES_MAX], r[PTX_RESULTS_MAX];
+			if (own) own[lane] = own[PTX_LANES + lane] = NAN;
 			if (in->guard >= 0 && (regs[(size_t)in->guard * PTX_LANES + (size_t)lane] & 1) == in->guard_is_not)
 				continue;
 			for (int i = 0; i < in->nsources; i++) x[i] = regs[(size_t)in->sources[i] * PTX_LANES + (size_t)lane];
+			if (own) {
+				bool is_joined = in->nsources == 3;
+				own[lane] = number_of(in, x[0]) * (is_joined ? number_of(in, x[1]) : 1);
+				own[PTX_LANES + lane] = number_of(in, x[is_joined ? 2 : 1]);
+			}
 			in->row->eval(in, x, r);
 			if (still && !is_turned) ptx_still_look(&still[in - p->instrs], in, x, r);
 			else if (still && still[in - p->instrs].turn) ptx_still_turn(&still[in - p->instrs], in, x, r);
