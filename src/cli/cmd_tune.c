@@ -326,6 +326,7 @@ static struct sha256_hex result_key(const struct tune *t, const char *versions)
 		{o->search}, {o->precision}, {o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
 		{o->policy.policy_answers ? o->policy.policy_answers : ""}, {o->policy.model ? o->policy.model : ""},
 		{o->policy.adapter ? o->policy.adapter : ""}, {o->policy.policy_roles ? o->policy.policy_roles : ""},
+		{o->policy.chat_template}, {o->policy.chat_date ? o->policy.chat_date : ""},
 		{t->template_text.data ? t->template_text.data : ""}};
 	struct slice parts[ARRAY_LEN(texts) + 1];
 	const int64_t numbers[] = {

@@ -567,6 +567,13 @@ def test_tune():
           m.get("asked") == 3 and len(m["tried"]) == 4 and m["tried"][0]["by"] == "given"
           and sum(r["by"] == "chance" for r in m["tried"]) == m["without_point"]
           and all(tried[r["point"]] == r["cost_s"] for r in m["tried"]), p.stdout + p.stderr)
+    for form, kept in (("plain", True), ("chatml", False)):
+        p = tune(*model[:-1], form, "--max_completion_length", "8")
+        check(f"the store answers a model asked in the form that it was asked in alone ({form})",
+              p.returncode == 0 and json.loads(p.stdout)["cached"] is kept, p.stdout + p.stderr)
+    p = tune("--verdicts", "6", "--gpu", "A100")
+    a = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("another card's search is its own", a.get("cached") is False and a["gpu"] == "A100", p.stdout + p.stderr)
     p = tune(*model, "--max_completion_length", "1536")
     check("a question that the model has no positions for is refused with its numbers",
           p.returncode == 1 and "1536 positions" in p.stderr and "--max_completion_length" in p.stderr, p.stderr)

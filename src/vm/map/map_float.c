@@ -1,7 +1,6 @@
 /* Kernels of floating-point operations that IEEE 754 defines exactly: each is one correctly rounded
  * operation. */
 #include "vm/map/map.h"
-#include "ttir/ttir.h"
 #include <math.h>
 
 #define LOOP _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
