@@ -1,6 +1,7 @@
 /* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a
  * kernel. Their texts are what Triton 3.6 prints. */
 #include "body_kernel.h"
+#include "../leaks.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
@@ -400,6 +401,42 @@ static void test_libdevice_operands(void **state)
 		}
 }
 
+/* Launches leave no memory behind, whatever their checks kept to the end: sums that wrap in some
+ * lanes, in a program that goes on and in one that ends with a fault. */
+static void launch_all(void *ctx)
+{
+	int32_t data[3][8] = {{0}};
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+		"%most = arith.constant dense<2147483647> : tensor<8xi32>\n"
+		"%wrapped = arith.addi %i, %most : tensor<8xi32>\n%no = arith.constant dense<false> : tensor<8xi1>\n"
+		"%cs = tt.splat %c : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>\n"
+		"%cp = tt.addptr %cs, %wrapped : tensor<8x!tt.ptr<i32>>, tensor<8xi32>\n"
+		"tt.store %cp, %i, %no : tensor<8x!tt.ptr<i32>>\n"
+		"%p = tt.addptr %c, %n : !tt.ptr<i32>, i32\ntt.store %p, %n : !tt.ptr<i32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	struct vm_report r;
+	struct err err = {0};
+	struct vm_launch_options o = {.grid = {2, 1, 1},
+		.args = b.args,
+		.nargs = 4,
+		.buffers = b.buffers,
+		.nbuffers = 3,
+		.checks = VM_CHECK_ALL,
+		.findings_max = 8};
+	for (int is_outside = 0; is_outside < 2; is_outside++) {
+		b.args[3].i = is_outside ? 8 : 7;
+		assert_int_equal(vm_launch(b.k, &o, &r, &err), is_outside ? ERR_MISMATCH : 0);
+		vm_report_release(&r);
+	}
+	vm_kernel_free(b.k);
+	test_add(NULL);
+	test_out_of_bounds(NULL);
+	test_libdevice_names(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(launch_all, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -416,6 +453,7 @@ int main(void)
 		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_libdevice_names),
 		cmocka_unit_test(test_libdevice_operands),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
