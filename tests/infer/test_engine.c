@@ -305,6 +305,7 @@ static void test_cancel_of_samples_that_wait(void **state)
 		assert_non_null(e->queue);
 		assert_true(!steps == !e->queue->started);
 		for (struct completion c; engine_take(e, &c); over++) completion_release(&c);
+		/* All that is not over ends, and nothing is held. */
 		assert_int_equal(engine_cancel(e, 7), r.num_samples - over);
 		assert_int_equal(e->nfree, 20);
 		assert_int_equal(e->promised, 0);

@@ -181,6 +181,7 @@ static void test_depth_of_the_rest(void **state)
 		struct lint_sizes s;
 		struct str text = {0};
 		char found[256];
+		/* The same line three times. */
 		for (int line = 0; line < 3; line++) {
 			str_puts(&text, cases[i].begin);
 			for (int k = 0; k < cases[i].depth; k++) str_puts(&text, cases[i].open);

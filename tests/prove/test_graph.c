@@ -306,6 +306,7 @@ static void any_step_is_an_output(void **state)
 		if (json_parse(text, strlen(text), "graph", &graph, &err)) fail_msg("%s: %s", text, err.text);
 		struct prove_draw d = {.graph = graph, .tables = (const uint8_t *)&tables, .table_bytes = sizeof tables};
 		field_init(&f, 9);
+		/* Its first element, or what is said of its number. */
 		int rc = graph_run(&d, &f, &leaves, 0, &found, &stop, &err);
 		if (!rc != !rows[i].says || (rc && !strstr(err.text, rows[i].says))) fail_msg("row %zu: %s", i, err.text);
 		if (!rc) assert_int_equal(found.outputs[0].ints[0], rows[i].value);

@@ -74,6 +74,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 		output[i] = -1;
 	}
 	*out = (struct runner_result){0};
+	/* A tape that is refused has a fault as one that runs may have. */
 	if (replay_create(parse(text), launcher_vm_create(MIB), NULL, &r, &fault)) {
 		out->has_fault = true;
 		out->fault = fault;

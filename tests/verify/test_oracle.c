@@ -514,6 +514,7 @@ static void test_tolerances_of_guided_trials(void **state)
 		fail_msg("%s", err.text);
 	assert_true(t.counts && t.is_guided && t.noutputs == 1 && t.nafter == 2);
 	assert_int_equal(d->trials[0].nafter, 2);
+	/* The output, then each buffer. */
 	for (int i = -1; i < t.nafter; i++) {
 		const struct compare_bound *odd = i < 0 ? &t.bounds[0] : &t.after[i].bound,
 								   *plain = i < 0 ? &d->trials[0].bounds[0] : &d->trials[0].after[i].bound;

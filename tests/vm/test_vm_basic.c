@@ -386,6 +386,7 @@ static void test_libdevice_operands(void **state)
 		{"i64", 1, "llabs brevll"},
 		{"i64", 2, "mul64hi umul64hi"},
 	};
+	/* Each name with one, two and three operands. */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		for (const char *p = rows[i].names; *p; p += strspn(p, " ")) {
 			char symbol[48];
@@ -424,6 +425,7 @@ static void launch_all(void *ctx)
 		.nbuffers = 3,
 		.checks = VM_CHECK_ALL,
 		.findings_max = 8};
+	/* Without a fault, and with one. */
 	for (int is_outside = 0; is_outside < 2; is_outside++) {
 		b.args[3].i = is_outside ? 8 : 7;
 		assert_int_equal(vm_launch(b.k, &o, &r, &err), is_outside ? ERR_MISMATCH : 0);
