@@ -42,6 +42,7 @@ struct sizes {
 		struct slice name;
 		TSNode parameters;
 	} functions[FUNCTIONS_MAX];
+	int depth;  /* of the functions that call themselves, all of them together */
 	int line;   /* of what is being looked at, from 1 */
 	int column; /* likewise, from 0, in bytes */
 };
@@ -104,13 +105,12 @@ static TSNode argument_alone(TSNode call)
 	return node_is(list, "argument_list") && child_count(list) == 1 ? ts_node_named_child(list, 0) : none;
 }
 
-static struct values values_of(const struct sizes *s, TSNode n, int depth);
-static bool is_size_source(const struct sizes *s, TSNode n);
+static struct values values_of(struct sizes *s, TSNode n);
+static bool is_size_source(struct sizes *s, TSNode n);
 
-static struct values values_binary(const struct sizes *s, TSNode n, int depth)
+static struct values values_binary(struct sizes *s, TSNode n)
 {
-	struct values a = values_of(s, node_field(n, "left"), depth), b = values_of(s, node_field(n, "right"), depth),
-				  v = {0};
+	struct values a = values_of(s, node_field(n, "left")), b = values_of(s, node_field(n, "right")), v = {0};
 	struct slice op = node_text(&s->w, node_field(n, "operator"));
 	for (int i = 0; i < a.count && op.len; i++)
 		for (int k = 0; k < b.count; k++) value_add(&v, combined(op.data[0], op.len == 2, a.list[i], b.list[k]));
@@ -118,7 +118,7 @@ static struct values values_binary(const struct sizes *s, TSNode n, int depth)
 }
 
 /* What stands between the quotes of a plain text. */
-static struct slice string_inside(const struct sizes *s, TSNode n)
+static struct slice string_inside(struct sizes *s, TSNode n)
 {
 	struct slice text = {"", 0};
 	for (uint32_t i = 0; i < child_count(n); i++)
@@ -128,7 +128,7 @@ static struct slice string_inside(const struct sizes *s, TSNode n)
 
 /* constexpr(26), int(26), int("26"): what wraps a number is taken for it; len("abc"), len((1, 2,
  * 3)) and ord("a") are numbers too. */
-static struct values values_call(const struct sizes *s, TSNode n, int depth)
+static struct values values_call(struct sizes *s, TSNode n)
 {
 	TSNode inner = unwrapped(argument_alone(n));
 	struct slice name = node_text(&s->w, node_terminal(n));
@@ -143,24 +143,20 @@ static struct values values_call(const struct sizes *s, TSNode n, int depth)
 	else if (slice_is(name, "int") && child_count(list) == 2 && node_is(ts_node_named_child(list, 0), "string")) {
 		char digits[32] = "", *end = digits;
 		struct slice text = string_inside(s, ts_node_named_child(list, 0));
-		struct values base = values_of(s, ts_node_named_child(list, 1), depth + 1);
+		struct values base = values_of(s, ts_node_named_child(list, 1));
 		memcpy(digits, text.data, MIN(text.len, sizeof digits - 1));
 		long long x = base.count && base.list[0] >= 2 && base.list[0] <= 36 ? strtoll(digits, &end, (int)base.list[0])
 																			: 0;
 		if (end != digits) value_add(&v, (double)x);
 	} else if (slice_is(name, "ord") && is_text && string_inside(s, inner).len == 1)
 		value_add(&v, (unsigned char)string_inside(s, inner).data[0]);
-	else return values_of(s, inner, depth + 1);
+	else return values_of(s, inner);
 	return v;
 }
 
-/* The numbers that an expression of numbers and bound names may be; none where
- * anything else is in it. */
-static struct values values_of(const struct sizes *s, TSNode n, int depth)
+static struct values values_below(struct sizes *s, TSNode n)
 {
 	struct values v = {0};
-	n = unwrapped(n);
-	if (ts_node_is_null(n) || depth > DEPTH_MAX) return v;
 	if (node_is(n, "integer") || node_is(n, "float")) return number_of(node_text(&s->w, n));
 	/* A name or an attribute, whoever's, by its last word. */
 	if (node_is(n, "identifier") || node_is(n, "attribute")) {
@@ -168,22 +164,34 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 		for (int i = 0; i < s->nbound; i++)
 			if (slice_same(s->bound[i].name, name)) return s->bound[i].values;
 	} else if (node_is(n, "binary_operator")) {
-		return values_binary(s, n, depth + 1);
+		return values_binary(s, n);
 	} else if (node_is(n, "unary_operator")) {
-		struct values a = values_of(s, node_field(n, "argument"), depth + 1);
+		struct values a = values_of(s, node_field(n, "argument"));
 		struct slice op = node_text(&s->w, node_field(n, "operator"));
 		for (int i = 0; i < a.count; i++)
 			value_add(&v, slice_is(op, "-") ? -a.list[i] : slice_is(op, "+") ? a.list[i] : NAN);
 	} else if (node_is(n, "call")) {
-		return values_call(s, n, depth);
+		return values_call(s, n);
 	} else if (node_is(n, "string")) {
 		return number_of(string_inside(s, n));
 	} else if (node_is(n, "conditional_expression") && child_count(n) == 3) {
-		struct values a = values_of(s, ts_node_named_child(n, 0), depth + 1),
-					  b = values_of(s, ts_node_named_child(n, 2), depth + 1);
+		struct values a = values_of(s, ts_node_named_child(n, 0)), b = values_of(s, ts_node_named_child(n, 2));
 		for (int i = 0; i < a.count; i++) value_add(&v, a.list[i]);
 		for (int i = 0; i < b.count; i++) value_add(&v, b.list[i]);
 	}
+	return v;
+}
+
+/* The numbers that an expression of numbers and bound names may be; none where
+ * anything else is in it. */
+static struct values values_of(struct sizes *s, TSNode n)
+{
+	struct values v = {0};
+	n = unwrapped(n);
+	if (ts_node_is_null(n) || s->depth > DEPTH_MAX) return v;
+	s->depth++;
+	v = values_below(s, n);
+	s->depth--;
 	return v;
 }
 
@@ -191,12 +199,12 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 
 /* Whether an expression is made of program numbers, lanes or what counts them. What is
  * read from memory is none. */
-static bool is_position(const struct sizes *s, TSNode n, int depth)
+static bool is_position(struct sizes *s, TSNode n)
 {
 	static const char *const SOURCES[] = {"program_id", "num_programs", "arange", "argmax", "argmin"};
 	static const char *const DATA[] = {
 		"load", "atomic_add", "atomic_cas", "atomic_xchg", "dot", "gather", "sort", "rand"};
-	if (ts_node_is_null(n) || depth > DEPTH_MAX) return false;
+	if (ts_node_is_null(n)) return false;
 	if (node_is(n, "identifier")) {
 		struct slice name = node_text(&s->w, n);
 		for (int i = 0; i < s->npositions; i++)
@@ -208,23 +216,25 @@ static bool is_position(const struct sizes *s, TSNode n, int depth)
 		if (slice_in(name, SOURCES, ARRAY_LEN(SOURCES))) return true;
 		if (slice_in(name, DATA, ARRAY_LEN(DATA))) return false;
 	}
-	uint32_t count = MIN(child_count(n), 16u);
-	for (uint32_t i = 0; i < count; i++)
-		if (is_position(s, ts_node_named_child(n, i), depth + 1)) return true;
-	return false;
+	bool found = false;
+	uint32_t count = s->depth < DEPTH_MAX ? MIN(child_count(n), 16u) : 0;
+	s->depth++;
+	for (uint32_t i = 0; i < count && !found; i++) found = is_position(s, ts_node_named_child(n, i));
+	s->depth--;
+	return found;
 }
 
 /* left takes a position, if right is one. */
 static void position_bind(struct sizes *s, TSNode left, TSNode right)
 {
-	if (!node_is(left, "identifier") || is_position(s, left, 0) || s->npositions == POSITIONS_MAX) return;
-	if (is_position(s, right, 0)) s->positions[s->npositions++] = node_text(&s->w, left);
+	if (!node_is(left, "identifier") || is_position(s, left) || s->npositions == POSITIONS_MAX) return;
+	if (is_position(s, right)) s->positions[s->npositions++] = node_text(&s->w, left);
 }
 
 /* ---- first walk: what names may be ---- */
 
 /* x.shape[0], x.size(0), x.numel(), len(x): where sizes come from. */
-static bool is_size_source(const struct sizes *s, TSNode n)
+static bool is_size_source(struct sizes *s, TSNode n)
 {
 	static const char *const CALLS[] = {"size", "numel", "len"};
 	if (node_is(n, "subscript"))
@@ -253,7 +263,7 @@ static void bind(struct sizes *s, TSNode left, TSNode right)
 	if (ts_node_is_null(right) || !(node_is(left, "identifier") || node_is(left, "attribute"))) return;
 	relate(s, left, right);
 	struct slice name = node_text(&s->w, node_terminal(left));
-	struct values v = values_of(s, right, 0);
+	struct values v = values_of(s, right);
 	int at = 0;
 	position_bind(s, left, right);
 	while (at < s->nbound && !slice_same(s->bound[at].name, name)) at++;
@@ -329,7 +339,7 @@ static void size_add(struct sizes *s, enum lint_size_kind kind, double number, d
 }
 
 /* Ranks, strides and bytes of an element are no sizes. */
-static bool is_no_size(const struct sizes *s, TSNode n)
+static bool is_no_size(struct sizes *s, TSNode n)
 {
 	static const char *const NAMES[] = {"dim", "ndim", "stride", "element_size", "itemsize", "dtype", "device", "len",
 		"data_ptr", "storage_offset", "get_device_capability", "type", "__version__"};
@@ -337,24 +347,26 @@ static bool is_no_size(const struct sizes *s, TSNode n)
 	return slice_in(node_text(&s->w, node_terminal(n)), NAMES, ARRAY_LEN(NAMES));
 }
 
-static bool has_name(TSNode n, int depth)
+static bool has_name(struct sizes *s, TSNode n)
 {
 	if (node_is(n, "identifier")) return true;
-	uint32_t count = depth > DEPTH_MAX ? 0 : MIN(child_count(n), 16u);
-	for (uint32_t i = 0; i < count; i++)
-		if (has_name(ts_node_named_child(n, i), depth + 1)) return true;
-	return false;
+	bool found = false;
+	uint32_t count = s->depth > DEPTH_MAX ? 0 : MIN(child_count(n), 16u);
+	s->depth++;
+	for (uint32_t i = 0; i < count && !found; i++) found = has_name(s, ts_node_named_child(n, i));
+	s->depth--;
+	return found;
 }
 
 /* `n` is compared with v: what stands in it beside a size is taken off, step by step. */
-static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth);
-static bool is_related(const struct sizes *s, TSNode n, int depth);
+static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v);
+static bool is_related(struct sizes *s, TSNode n);
 
-static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth)
+static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, double v)
 {
 	TSNode left = node_field(n, "left"), right = node_field(n, "right");
 	struct slice op = node_text(&s->w, node_field(n, "operator"));
-	struct values a = values_of(s, left, 0), b = values_of(s, right, 0);
+	struct values a = values_of(s, left), b = values_of(s, right);
 	bool is_left = b.count > 0, is_double = op.len == 2;
 	const struct values *c = is_left ? &b : &a;
 	TSNode rest = is_left ? left : right;
@@ -363,31 +375,31 @@ static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, d
 	 * own number has to do. */
 	if (!c->count || (!is_left && strchr("/%<>", sign))) {
 		size_add(s, kind, v, 0);
-		if (is_related(s, left, 0) && is_related(s, right, 0)) size_add(s, LINT_SIZE_PAIR, 1, 0);
+		if (is_related(s, left) && is_related(s, right)) size_add(s, LINT_SIZE_PAIR, 1, 0);
 		return;
 	}
 	for (int i = 0; i < c->count; i++) {
 		double k = c->list[i];
-		if (sign == '+') invert(s, rest, kind, v - k, depth);
-		else if (sign == '-') invert(s, rest, kind, is_left ? v + k : k - v, depth);
-		else if (sign == '*' && !is_double) invert(s, rest, kind, v / k, depth);
+		if (sign == '+') invert(s, rest, kind, v - k);
+		else if (sign == '-') invert(s, rest, kind, is_left ? v + k : k - v);
+		else if (sign == '*' && !is_double) invert(s, rest, kind, v / k);
 		else if (sign == '/' || (sign == '>' && is_double)) {
 			/* A whole quotient is v from v * k on, and more from (v + 1) * k on. */
 			double by = sign == '>' ? exp2(k) : k;
-			invert(s, rest, kind, v * by, depth);
-			if (is_double) invert(s, rest, LINT_SIZE_ORDER, (v + 1) * by, depth);
-		} else if (sign == '<' && is_double) invert(s, rest, kind, v / exp2(k), depth);
+			invert(s, rest, kind, v * by);
+			if (is_double) invert(s, rest, LINT_SIZE_ORDER, (v + 1) * by);
+		} else if (sign == '<' && is_double) invert(s, rest, kind, v / exp2(k));
 		else if (sign == '%' && k >= 2) size_add(s, LINT_SIZE_REST, v, k);
 		else if (sign == '&') size_add(s, LINT_SIZE_BITS, k, 0);
 		else if (sign == '^' && fabs(v) < 1e9 && fabs(k) < 1e9)
-			invert(s, rest, LINT_SIZE_EQUAL, (double)((int64_t)v ^ (int64_t)k), depth);
+			invert(s, rest, LINT_SIZE_EQUAL, (double)((int64_t)v ^ (int64_t)k));
 		else size_add(s, kind, v, 0);
 	}
 }
 
 /* Of len(str(n)), n.bit_length() and logarithms of n: what they count the
  * powers of; 0: another call. */
-static double growth_of(const struct sizes *s, TSNode n, struct slice name)
+static double growth_of(struct sizes *s, TSNode n, struct slice name)
 {
 	TSNode inner = unwrapped(argument_alone(n));
 	bool is_digits = slice_is(name, "len") && node_is(inner, "call") &&
@@ -395,48 +407,46 @@ static double growth_of(const struct sizes *s, TSNode n, struct slice name)
 	return is_digits || slice_is(name, "log10") ? 10 : slice_is(name, "bit_length") || slice_is(name, "log2") ? 2 : 0;
 }
 
-static TSNode growth_argument(const struct sizes *s, TSNode n)
+static TSNode growth_argument(struct sizes *s, TSNode n)
 {
 	TSNode inner = unwrapped(argument_alone(n)), callee = node_field(n, "function");
 	if (node_is(inner, "call") && slice_is(node_text(&s->w, node_terminal(inner)), "str")) return argument_alone(inner);
 	return ts_node_is_null(inner) && node_is(callee, "attribute") ? node_field(callee, "object") : inner;
 }
 
-static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth)
+static void invert_below(struct sizes *s, TSNode n, enum lint_size_kind kind, double v)
 {
-	n = unwrapped(n);
 	bool is_growth = node_is(n, "call") && growth_of(s, n, node_text(&s->w, node_terminal(n))) > 0;
-	if (ts_node_is_null(n) || depth > DEPTH_MAX || (!is_growth && is_no_size(s, n))) return;
+	if (!is_growth && is_no_size(s, n)) return;
 	TSNode list = node_is(n, "call") ? node_field(n, "arguments") : (TSNode){0};
 	if (node_is(n, "binary_operator")) {
-		invert_binary(s, n, kind, v, depth + 1);
+		invert_binary(s, n, kind, v);
 	} else if (node_is(n, "unary_operator")) {
-		invert(s, node_field(n, "argument"), kind, slice_is(node_text(&s->w, node_field(n, "operator")), "-") ? -v : v,
-			depth + 1);
+		invert(s, node_field(n, "argument"), kind, slice_is(node_text(&s->w, node_field(n, "operator")), "-") ? -v : v);
 	} else if (node_is(list, "argument_list") && (child_count(list) > 0 || is_growth)) {
 		struct slice name = node_text(&s->w, node_terminal(n));
 		uint32_t count = MIN(child_count(list), 8u);
-		struct values by = count > 1 ? values_of(s, ts_node_named_child(list, 1), 0) : (struct values){0};
+		struct values by = count > 1 ? values_of(s, ts_node_named_child(list, 1)) : (struct values){0};
 		double base = growth_of(s, n, name);
 		if (base > 0 && fabs(v) < 40) {
 			/* Digits, bits and logarithms change at powers. */
 			for (int more = 0; more < 2; more++)
-				invert(s, unwrapped(growth_argument(s, n)), kind, pow(base, v - 1 + more), depth + 1);
+				invert(s, unwrapped(growth_argument(s, n)), kind, pow(base, v - 1 + more));
 			return;
 		}
 		bool is_cdiv = slice_is(name, "cdiv");
 		/* cdiv(n, k) is above v from v * k on; of other functions the number itself is
 		 * tried on each argument. */
 		for (int i = 0; is_cdiv && i < by.count; i++) {
-			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, v * by.list[i], depth + 1);
-			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, (v - 1) * by.list[i], depth + 1);
+			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, v * by.list[i]);
+			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, (v - 1) * by.list[i]);
 		}
 		bool is_any = is_cdiv;
 		for (uint32_t i = 0; !is_cdiv && i < count; i++) {
 			TSNode argument = ts_node_named_child(list, i);
-			if (!has_name(argument, 0)) continue;
+			if (!has_name(s, argument)) continue;
 			is_any = true;
-			invert(s, argument, kind, v, depth + 1);
+			invert(s, argument, kind, v);
 		}
 		if (!is_any) size_add(s, kind, v, 0);
 	} else {
@@ -444,11 +454,17 @@ static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v
 	}
 }
 
-/* Whether all names in an expression stand for sizes, and there is one. */
-static bool is_related(const struct sizes *s, TSNode n, int depth)
+static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v)
 {
 	n = unwrapped(n);
-	if (depth > DEPTH_MAX || ts_node_is_null(n)) return false;
+	if (ts_node_is_null(n) || s->depth > DEPTH_MAX) return;
+	s->depth++;
+	invert_below(s, n, kind, v);
+	s->depth--;
+}
+
+static bool is_related_below(struct sizes *s, TSNode n)
+{
 	if (node_is(n, "identifier")) {
 		struct slice name = node_text(&s->w, n);
 		for (int i = 0; i < s->nrelated; i++)
@@ -457,19 +473,30 @@ static bool is_related(const struct sizes *s, TSNode n, int depth)
 	}
 	if (node_is(n, "tuple") || node_is(n, "list")) {
 		uint32_t count = MIN(child_count(n), 8u), related = 0;
-		for (uint32_t i = 0; i < count; i++) related += is_related(s, ts_node_named_child(n, i), depth + 1);
+		for (uint32_t i = 0; i < count; i++) related += is_related(s, ts_node_named_child(n, i));
 		return count > 1 && related == count;
 	}
 	if (node_is(n, "binary_operator")) {
 		TSNode l = node_field(n, "left"), r = node_field(n, "right");
-		bool is_left = is_related(s, l, depth + 1), is_right = is_related(s, r, depth + 1);
-		return (is_left && is_right) || (is_left && values_of(s, r, 0).count) || (is_right && values_of(s, l, 0).count);
+		bool is_left = is_related(s, l), is_right = is_related(s, r);
+		return (is_left && is_right) || (is_left && values_of(s, r).count) || (is_right && values_of(s, l).count);
 	}
 	return is_size_source(s, n);
 }
 
+/* Whether all names in an expression stand for sizes, and there is one. */
+static bool is_related(struct sizes *s, TSNode n)
+{
+	n = unwrapped(n);
+	if (s->depth > DEPTH_MAX || ts_node_is_null(n)) return false;
+	s->depth++;
+	bool is_one = is_related_below(s, n);
+	s->depth--;
+	return is_one;
+}
+
 /* Whether the function around is one of Triton's. */
-static bool is_in_kernel(const struct sizes *s, TSNode n)
+static bool is_in_kernel(struct sizes *s, TSNode n)
 {
 	for (int depth = 0; !ts_node_is_null(n) && depth < 200; depth++, n = ts_node_parent(n)) {
 		if (!node_is(n, "decorated_definition")) continue;
@@ -485,18 +512,18 @@ static bool is_in_kernel(const struct sizes *s, TSNode n)
 /* Two operands of which one may be a number. */
 static void pair(struct sizes *s, TSNode a, TSNode b, enum lint_size_kind kind)
 {
-	struct values va = values_of(s, a, 0), vb = values_of(s, b, 0);
+	struct values va = values_of(s, a), vb = values_of(s, b);
 	/* What is a number by its name may be something else elsewhere. */
-	for (int i = 0; i < vb.count && has_name(a, 0); i++) invert(s, a, kind, vb.list[i], 0);
-	for (int i = 0; i < va.count && has_name(b, 0); i++) invert(s, b, kind, va.list[i], 0);
+	for (int i = 0; i < vb.count && has_name(s, a); i++) invert(s, a, kind, vb.list[i]);
+	for (int i = 0; i < va.count && has_name(s, b); i++) invert(s, b, kind, va.list[i]);
 	/* Neither is one: two sizes beside each other. */
-	if (!va.count && !vb.count && is_related(s, a, 0) && is_related(s, b, 0) &&
+	if (!va.count && !vb.count && is_related(s, a) && is_related(s, b) &&
 		!slice_same(node_text(&s->w, a), node_text(&s->w, b)))
 		size_add(s, LINT_SIZE_PAIR, 1, 0);
 	/* One is a size and nobody knows what the other is: in host code, since in a
 	 * kernel it is an index. */
-	bool is_hidden = !va.count && !vb.count && is_related(s, a, 0) != is_related(s, b, 0);
-	TSNode other = unwrapped(is_related(s, a, 0) ? b : a);
+	bool is_hidden = !va.count && !vb.count && is_related(s, a) != is_related(s, b);
+	TSNode other = unwrapped(is_related(s, a) ? b : a);
 	if (is_hidden && !is_no_size(s, other) && !is_in_kernel(s, other)) size_add(s, LINT_SIZE_HIDDEN, 1, 0);
 }
 
@@ -528,7 +555,7 @@ static void truth(struct sizes *s, TSNode n)
 {
 	n = unwrapped(n);
 	if (node_is(n, "not_operator")) n = unwrapped(node_field(n, "argument"));
-	if (node_is(n, "binary_operator")) invert(s, n, LINT_SIZE_EQUAL, 0, 0);
+	if (node_is(n, "binary_operator")) invert(s, n, LINT_SIZE_EQUAL, 0);
 }
 
 /* An index that is kept in a narrower type is another one from some size on. */
@@ -549,8 +576,7 @@ static void narrowed(struct sizes *s, TSNode call)
 	s->column = (int)ts_node_start_point(list).column;
 	struct slice type = node_text(&s->w, node_terminal(ts_node_named_child(list, at)));
 	for (size_t i = 0; i < ARRAY_LEN(TYPES); i++)
-		if (slice_is(type, TYPES[i].name) && is_position(s, what, 0))
-			invert(s, what, LINT_SIZE_BEYOND, TYPES[i].last, 0);
+		if (slice_is(type, TYPES[i].name) && is_position(s, what)) invert(s, what, LINT_SIZE_BEYOND, TYPES[i].last);
 }
 
 static void call(struct sizes *s, TSNode n)
@@ -562,7 +588,7 @@ static void call(struct sizes *s, TSNode n)
 	uint32_t count = node_is(list, "argument_list") ? MIN(child_count(list), 8u) : 0;
 	/* sorted((a, b)), max([a, b]) */
 	TSNode alone = unwrapped(argument_alone(n));
-	if ((slice_is(name, "sorted") || slice_in(name, EXTREMES, ARRAY_LEN(EXTREMES))) && is_related(s, alone, 0) &&
+	if ((slice_is(name, "sorted") || slice_in(name, EXTREMES, ARRAY_LEN(EXTREMES))) && is_related(s, alone) &&
 		(node_is(alone, "tuple") || node_is(alone, "list")))
 		size_add(s, LINT_SIZE_PAIR, 1, 0);
 	/* Each argument beside each other one. */
@@ -572,7 +598,7 @@ static void call(struct sizes *s, TSNode n)
 	/* A loop runs where its end is above its start. */
 	if (slice_in(name, LOOPS, ARRAY_LEN(LOOPS))) {
 		if (count == 1 && node_is(unwrapped(ts_node_named_child(list, 0)), "binary_operator"))
-			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, 0, 0);
+			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, 0);
 		if (count > 1) pair(s, ts_node_named_child(list, 0), ts_node_named_child(list, 1), LINT_SIZE_ORDER);
 	}
 	if (slice_is(name, "where") && count) truth(s, ts_node_named_child(list, 0));
@@ -585,12 +611,12 @@ static void arithmetic(struct sizes *s, TSNode n)
 {
 	TSNode left = unwrapped(node_field(n, "left")), right = unwrapped(node_field(n, "right"));
 	struct slice op = node_text(&s->w, node_field(n, "operator"));
-	struct values k = values_of(s, right, 0);
+	struct values k = values_of(s, right);
 	bool is_list = node_is(left, "list") || node_is(left, "tuple") || node_is(left, "string");
 	for (int i = 0; i < k.count && op.len; i++) {
 		if (slice_is(op, "*") && is_list) size_add(s, LINT_SIZE_BEYOND, k.list[i], 0);
-		if (slice_is(op, "//") && has_name(left, 0)) invert(s, left, LINT_SIZE_BEYOND, k.list[i], 0);
-		if (slice_is(op, ">>") && has_name(left, 0)) invert(s, left, LINT_SIZE_BEYOND, exp2(k.list[i]), 0);
+		if (slice_is(op, "//") && has_name(s, left)) invert(s, left, LINT_SIZE_BEYOND, k.list[i]);
+		if (slice_is(op, ">>") && has_name(s, left)) invert(s, left, LINT_SIZE_BEYOND, exp2(k.list[i]));
 	}
 }
 
@@ -613,7 +639,7 @@ static void look(struct sizes *s, TSNode n)
 		TSNode key = node_is(n, "pair") ? node_field(n, "key")
 			: child_count(n)            ? ts_node_named_child(n, 0)
 										: (TSNode){0};
-		struct values v = values_of(s, key, 0);
+		struct values v = values_of(s, key);
 		for (int i = 0; i < v.count; i++) size_add(s, LINT_SIZE_EQUAL, v.list[i], 0);
 	}
 }

@@ -169,7 +169,9 @@ static int guest_take(struct ranks *r, int fd, struct err *err)
 	else if (h.world != p->world || !is_known || r->peers[h.rank - 1].fd >= 0)
 		snprintf(refusal, sizeof refusal, "rank 0 was started with %d ranks; rank %lld of %lld (%s) is %s", p->world,
 			(long long)h.rank, (long long)h.world, h.name,
-			h.world != p->world ? "of a job of another size" : "there already");
+			h.world != p->world ? "of a job of another size"
+				: is_known      ? "there already"
+								: "none that it waits for");
 	int rc = hello_send(fd, p, *refusal ? refusal : NULL, &strange);
 	if (!*refusal && !rc) {
 		r->peers[h.rank - 1].fd = fd;

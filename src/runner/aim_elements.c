@@ -57,7 +57,7 @@ uint64_t aim_order_near(enum elem e, double x)
 
 uint64_t aim_read(const struct search *s, const struct touched *t)
 {
-	uint64_t bits = 0;
+	uint64_t bits = 0; /* an element may be narrower */
 	memcpy(&bits, s->at->launcher->bytes(s->at->launcher, t->buffer) + t->offset, t->size);
 	return bits;
 }

@@ -140,6 +140,17 @@ static void test_limits(void **state)
 			if (!over && i == 0) assert_true(s.points == 32 && s.given == 31);
 			if (!over && i == 2) assert_int_equal(s.points, TUNE_POINTS_MAX);
 		}
+		/* Where the list is full a value that is not in it is none, whatever
+		 * lies behind the list. */
+		str_clear(&values);
+		for (int v = 1; v <= TUNE_VALUES_MAX; v++) str_printf(&values, "%s%d", v > 1 ? " | " : "# tune: V = ", v + 100);
+		str_puts(&values, "\nV = 101\n");
+		assert_int_equal(tune_space_parse(values.data, &s, &err), 0);
+		for (int v = 1; v <= 101; v++) {
+			char answer[16];
+			snprintf(answer, sizeof answer, "V = %d", v);
+			assert_int_equal(tune_point_parse(&s, answer), v == 101 ? 0 : -1);
+		}
 		str_release(&values);
 		str_release(&knobs);
 		str_release(&points);

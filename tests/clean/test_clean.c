@@ -220,6 +220,21 @@ static void a_tool_is_told_whom_to_watch(void **state)
 	free(self);
 }
 
+/* A tool that is not there: the supervisor hears which one it is. */
+static void a_tool_that_is_missing_is_named(void **state)
+{
+	static const char *const words[] = {"none", "268435456", "cuda:7", "under", "/no/such/tool", NULL};
+	struct child c;
+	struct err err = {0};
+	int fd = start(&c, words);
+	json_t *o = hear(fd);
+	assert_string_equal(json_string_value(json_object_get(o, "failed")), "/no/such/tool cannot be started");
+	json_decref(o);
+	if (child_wait(&c, (int)(WAIT_NS / 1000000), &err)) fail_msg("%s", err.text);
+	assert_true(WIFEXITED(c.status) && WEXITSTATUS(c.status) == 3);
+	close(fd);
+}
+
 /* A GPU's runner is asked behind each candidate whether it is as good as new. One that is not says
  * so, and ends. */
 static void a_reset_is_answered(void **state)
@@ -356,15 +371,14 @@ static void tapes_are_priced(void **state)
 	expect_end(&c, fd);
 }
 
-/* A proof of x + y against the graphs in `words`, whose every point has its pair of
+/* A proof of a tape against the graphs in `words`, whose every point has its pair of
  * descriptors: the answer. The tables of point i have the places of all elements in order behind
  * 16 i that are none. */
-static json_t *proof(int fd, const char *words, int points)
+static json_t *proof_of(int fd, const char *tape, const char *words, int points)
 {
 	float given[2 * N];
 	int64_t places[4 * N];
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
-	char *tape = tape_text("k");
 	int fds[CHILD_FDS_MAX] = {memory_of(tape, strlen(tape)), memory_of(words, strlen(words))}, n = 2 + 2 * points;
 	for (int i = 0; i < points; i++) {
 		for (int k = 0; k < (i + 1) * N; k++) places[k] = k < i * N ? 99 : k - i * N;
@@ -373,6 +387,14 @@ static json_t *proof(int fd, const char *words, int points)
 	}
 	json_t *o = ask(fd, "{\"proof\": {\"seed\": 5, \"ms\": 60000}}", fds, n);
 	for (int i = 0; i < n; i++) close(fds[i]);
+	return o;
+}
+
+/* Of x + y. */
+static json_t *proof(int fd, const char *words, int points)
+{
+	char *tape = tape_text("k");
+	json_t *o = proof_of(fd, tape, words, points);
 	free(tape);
 	return o;
 }
@@ -387,9 +409,9 @@ static void expect_proof(int fd, const char *words, int points, enum prove_answe
 	json_decref(o);
 }
 
-static void expect_no_proof(int fd, const char *words, int points, const char *says)
+static void expect_no_proof(int fd, const char *tape, const char *words, int points, const char *says)
 {
-	json_t *o = proof(fd, words, points);
+	json_t *o = tape ? proof_of(fd, tape, words, points) : proof(fd, words, points);
 	const char *failed = json_string_value(json_object_get(json_object_get(o, "proof"), "failed"));
 	if (!failed || !strstr(failed, says)) fail_msg("%s: %s", words, failed ? failed : "no failure");
 	json_decref(o);
@@ -405,12 +427,13 @@ static void proofs_over_the_wire(void **state)
 	expect_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add")), 2, PROVE_PROVED);
 	expect_proof(fd, WORDS(GRAPH("mul") ", " GRAPH("add")), 2, PROVE_NOT_PROVED);
 	expect_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add") ", " GRAPH("add")), 3, PROVE_PROVED);
-	expect_no_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add")), 1, "1 pairs of descriptors for 2 graphs");
-	expect_no_proof(fd, WORDS(GRAPH("add")), 2, "2 pairs of descriptors for 1 graphs");
-	expect_no_proof(fd, "no words", 1, "the reference's graphs");
+	expect_no_proof(fd, NULL, WORDS(GRAPH("add") ", " GRAPH("add")), 1, "1 pairs of descriptors for 2 graphs");
+	expect_no_proof(fd, NULL, WORDS(GRAPH("add")), 2, "2 pairs of descriptors for 1 graphs");
+	expect_no_proof(fd, NULL, "no words", 1, "the reference's graphs");
+	expect_no_proof(fd, "no tape", WORDS(GRAPH("add")), 1, "tape");
 	/* Each point has tables of its own. */
 	expect_proof(fd, WORDS(TAKEN(0) ", " TAKEN(128) ", " TAKEN(256)), 3, PROVE_PROVED);
-	expect_no_proof(fd, WORDS(TAKEN(0) ", " TAKEN(0)), 2, "place 99 of 16 elements");
+	expect_no_proof(fd, NULL, WORDS(TAKEN(0) ", " TAKEN(0)), 2, "place 99 of 16 elements");
 	assert_int_equal(mapped(c.pid), 0);
 	expect_end(&c, fd);
 }
@@ -442,6 +465,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_words_are_refused),
 		cmocka_unit_test(a_tool_is_told_whom_to_watch),
+		cmocka_unit_test(a_tool_that_is_missing_is_named),
 		cmocka_unit_test(a_reset_is_answered),
 		cmocka_unit_test(a_tape_is_loaded_and_replayed),
 		cmocka_unit_test(tapes_are_priced),

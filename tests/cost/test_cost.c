@@ -237,14 +237,16 @@ static void test_joined(void **state)
 {
 	struct err err = {0};
 	struct vm_compiled *c;
-	json_t *o = json_pack("{s:[[i,i,i],[i,i,i],[i,i,i],[i]]}", "joined", 3, 5, 16, 3, 6, 64, 2, 5, -8, 9);
+	json_t *o = json_pack(
+		"{s:[[i,i,i],[i,i,i],[i,i,i],[i],[i,i,i]]}", "joined", 3, 5, 16, 3, 6, 64, 2, 5, -8, 9, 1, 1, 1);
 	assert_int_equal(vm_compiled_create(o, vm_gpu_find("H200"), &c, &err), 0);
-	assert_int_equal(c->njoined, 4);
+	assert_int_equal(c->njoined, 5);
 	assert_int_equal(vm_joined_bytes(c, 3, 5), 16);
 	assert_int_equal(vm_joined_bytes(c, 3, 6), 32);
 	assert_int_equal(vm_joined_bytes(c, 2, 5), 0);
 	assert_int_equal(vm_joined_bytes(c, 2, 6), 0);
 	assert_int_equal(vm_joined_bytes(c, 9, 0), 0);
+	assert_int_equal(vm_joined_bytes(c, 1, 1), 1);
 	vm_compiled_free(c);
 	json_decref(o);
 }

@@ -213,7 +213,11 @@ static void test_samples_of_one_row_differ(void **state)
 		.temperature_at = temperature_by_sample};
 	assert_int_equal(engine_submit(e, &r, &err), 0);
 	int active = 1, taken = 0;
-	while (active) engine_step(e, &active);
+	/* One batch a step: rows that part have had their token. */
+	for (int before = steps_run; active; before = steps_run) {
+		engine_step(e, &active);
+		assert_true(steps_run <= before + 1);
+	}
 	for (struct completion c; engine_take(e, &c); taken++) {
 		assert_true(c.finish == FINISH_EOS || c.count == 4 + 2 * c.sample);
 		for (int k = 0; k < c.count; k++)
@@ -280,6 +284,36 @@ static void test_cancel(void **state)
 	engine_free(e);
 }
 
+/* A group of which some samples run and some wait holds its prompt's pages: they are free when it
+ * is cancelled, before it began, while the prompt is computed and behind it. */
+static void test_cancel_of_samples_that_wait(void **state)
+{
+	for (int steps = 0; steps < 6; steps++) {
+		struct engine *e;
+		struct err err = {0};
+		struct engine_options o = {.max_sequences = 3, .max_context = 128, .kv_pages = 20, .prefill_rows = 32};
+		if (engine_create(&the_model, &o, &e, &err)) fail_msg("%s", err.text);
+		struct request r = {.id = 7,
+			.prompt = prompt_tokens,
+			.nprompt = 80,
+			.num_samples = 4 * e->nslots,
+			.sampling = {.temperature = 1, .top_p = 1, .seed = 3},
+			.max_new_tokens = 40};
+		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+		int active = 1, over = 0;
+		for (int i = 0; i < steps; i++) engine_step(e, &active);
+		assert_non_null(e->queue);
+		assert_true(!steps == !e->queue->started);
+		for (struct completion c; engine_take(e, &c); over++) completion_release(&c);
+		/* All that is not over ends, and nothing is held. */
+		assert_int_equal(engine_cancel(e, 7), r.num_samples - over);
+		assert_int_equal(e->nfree, 20);
+		assert_int_equal(e->promised, 0);
+		assert_null(e->queue);
+		engine_free(e);
+	}
+}
+
 /* Samples that had no room at first run in the very step in which they get it: the prompt
  * is there. Six slots for twice as many samples of one token each take two steps, and no
  * row of the prompt again. */
@@ -336,6 +370,7 @@ int main(void)
 		cmocka_unit_test(test_equal_prefixes_once),
 		cmocka_unit_test(test_samples_of_one_row_differ),
 		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_of_samples_that_wait),
 		cmocka_unit_test(test_latecomers_run_at_once),
 		cmocka_unit_test(test_leaves_nothing),
 	};

@@ -168,14 +168,21 @@ static void test_sizes(void **state)
 }
 
 /* What an engine says it takes grows with the rows of prompts in a step: by the step's own memory
- * for each, and by a token, a position and a sequence. */
-static void test_bytes_of_rows(void **state)
+ * for each, and by a token, a position and a sequence. With the context by the lists of pages of
+ * slots and of a step's sequences, and with the pages by what lies in each and its two counts. */
+static void test_bytes(void **state)
 {
 	struct engine_options o = {
 		.max_sequences = 4, .max_context = 128, .kv_pages = 16, .prefill_rows = 24, .fused_steps = 1};
 	size_t before = engine_bytes(NULL, &the_model.c, &o);
 	o.prefill_rows += 1000;
 	assert_int_equal(engine_bytes(NULL, &the_model.c, &o) - before, 1000 * (100 + 3 * sizeof(int32_t)));
+	before = engine_bytes(NULL, &the_model.c, &o);
+	o.max_context += 10 * OPS_PAGE;
+	assert_int_equal(engine_bytes(NULL, &the_model.c, &o) - before, 10 * sizeof(int32_t) * (SAMPLES_PER_ROW + 1) * 4);
+	before = engine_bytes(NULL, &the_model.c, &o);
+	o.kv_pages += 10;
+	assert_int_equal(engine_bytes(NULL, &the_model.c, &o) - before, 10 * (OPS_PAGE * 4 + 2 * sizeof(int32_t)));
 }
 
 /* On a device the stages' own memory is planned too: an engine for which it is short by a byte is
@@ -219,7 +226,7 @@ int main(void)
 		cmocka_unit_test(test_fused_steps),
 		cmocka_unit_test(test_rows_and_pages),
 		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_bytes_of_rows),
+		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_device_memory),
 	};
 	return cmocka_run_group_tests(tests, tokens_make, scratch_release);

@@ -62,6 +62,8 @@ static void test_numbers_are_read(void **state)
 		{"t = cols < int('7d0', 16)", "o2000"},
 		{"t = rows <= len('abc')", "o3"},
 		{"t = rows < ord('a')", "o97"},
+		{"t = rows < int('5')", "o5"},
+		{"t = n % 7 == ord('ab')", ""},
 		{"t = len(str(cols)) > 2", "o10 o100"},
 		{"t = cols.bit_length() > 7", "o64 o128"},
 		{"t = math.log2(cols) < 3", "o4 o8"},
@@ -142,7 +144,8 @@ static void test_depth_of_pairs(void **state)
 		const char *inner;
 		int depth;
 		bool is_pair;
-	} cases[] = {{"cols", 10, true}, {"other", 10, false}, {"other", 40, false}};
+	} cases[] = {
+		{"cols", 10, true}, {"cols", 24, true}, {"cols", 25, false}, {"other", 10, false}, {"other", 40, false}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct lint_sizes s;
 		struct str text = {0};
@@ -154,6 +157,41 @@ static void test_depth_of_pairs(void **state)
 		assert_int_equal(lint_sizes(text.data, text.len, &s), 0);
 		for (int k = 0; k < s.count; k++) is_pair |= s.list[k].kind == LINT_SIZE_PAIR;
 		if (is_pair != cases[i].is_pair) fail_msg("case %zu: %d", i, is_pair);
+		str_release(&text);
+	}
+}
+
+/* What stands 24 deep is read, each time anew, and what stands deeper is not: a number, the size
+ * that one is compared with, a position. */
+static void test_depth_of_the_rest(void **state)
+{
+	static const struct {
+		const char *begin, *open, *inner, *close, *end;
+		int depth;
+		const char *want;
+	} cases[] = {
+		{"t = rows > ", "int(", "26", ")", "", 24, "o26 o26 o26"},
+		{"t = rows > ", "int(", "26", ")", "", 25, ""},
+		{"t = ", "+", "rows", "", " > 26", 24, "o26 o26 o26"},
+		{"t = ", "+", "rows", "", " > 26", 25, ""},
+		{"j = (", "", "tl.arange(0, 8)", " + 1", ").to(tl.int8)", 23, "b104 b104 b104"},
+		{"j = (", "", "tl.arange(0, 8)", " + 1", ").to(tl.int8)", 24, ""},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct lint_sizes s;
+		struct str text = {0};
+		char found[256];
+		/* The same line three times. */
+		for (int line = 0; line < 3; line++) {
+			str_puts(&text, cases[i].begin);
+			for (int k = 0; k < cases[i].depth; k++) str_puts(&text, cases[i].open);
+			str_puts(&text, cases[i].inner);
+			for (int k = 0; k < cases[i].depth; k++) str_puts(&text, cases[i].close);
+			str_printf(&text, "%s\n", cases[i].end);
+		}
+		assert_int_equal(lint_sizes(text.data, text.len, &s), 0);
+		sizes_text(&s, found, sizeof found);
+		if (strcmp(found, cases[i].want)) fail_msg("case %zu: \"%s\", expected \"%s\"", i, found, cases[i].want);
 		str_release(&text);
 	}
 }
@@ -189,6 +227,7 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers_are_read), cmocka_unit_test(test_places),
-		cmocka_unit_test(test_depth_of_pairs), cmocka_unit_test(test_hostile_texts)};
+		cmocka_unit_test(test_depth_of_pairs), cmocka_unit_test(test_depth_of_the_rest),
+		cmocka_unit_test(test_hostile_texts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

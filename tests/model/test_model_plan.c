@@ -286,6 +286,23 @@ static const struct device_row DEVICE[] = {
 		{0, 0, 0, 0, 0, 0}, 0, 6912, 879280, 1536013312, 3457048832},
 };
 
+/* Rows of the head at once: what is asked for, else 64 MiB of logits or 32 rows; as many as a pass
+ * has at most, and as one fetch holds figures of. */
+static void test_head_rows(void **state)
+{
+	static const struct {
+		int head_rows, vocab, tokens, rows;
+	} rows[] = {{10, 1000, 100, 10}, {10, 1000, 9, 9}, {0, 1 << 20, 100, 32}, {0, 1 << 18, 100, 64},
+		{0, 1 << 19, 100, 32}, {0, 1000, 1 << 20, 16777}, {1 << 18, 1000, 1 << 20, 1 << 18},
+		{(1 << 18) + 1, 1000, 1 << 20, 1 << 18}, {0, 1, 1 << 20, 1 << 18}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct model_config c = CONFIG;
+		c.vocab_size = rows[i].vocab;
+		struct pass_options o = {.max_tokens = rows[i].tokens, .head_rows = rows[i].head_rows};
+		if (pass_head_rows(&c, &o) != rows[i].rows) fail_msg("row %zu: %d", i, pass_head_rows(&c, &o));
+	}
+}
+
 static void held(struct ops_context *ctx, struct ops_held *out) { *out = *(struct ops_held *)(void *)ctx; }
 
 /* One row: the plan's lines, and what an open device that holds this or
@@ -427,8 +444,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_print), cmocka_unit_test(test_check),
 		cmocka_unit_test(test_largest), cmocka_unit_test(test_training), cmocka_unit_test(test_large),
-		cmocka_unit_test(test_device), cmocka_unit_test(test_ranks), cmocka_unit_test(test_host),
-		cmocka_unit_test(test_pages), cmocka_unit_test(test_rows)};
+		cmocka_unit_test(test_head_rows), cmocka_unit_test(test_device), cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_host), cmocka_unit_test(test_pages), cmocka_unit_test(test_rows)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * keeps the rules passes. */
 #include "ops/ops.h"
 #include "base/base.h"
+#include "ops/ops_check_record.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -200,6 +201,32 @@ static void embed_as_put(struct at_hand *h) { embed_rows(h, true, 0); }
 static void embed_more(struct at_hand *h) { embed_rows(h, true, 1); }
 static void embed_fewer(struct at_hand *h) { embed_rows(h, true, -1); }
 
+/* Two rows of a sequence of one page, the first at `pos`. */
+static void heads_at(struct at_hand *h, int pos)
+{
+	struct ops *o = h->o;
+	enum { HD = 8 };
+	const int32_t ids[] = {0, 0}, at[] = {pos, pos + 1}, sequence[] = {0, 0}, table[] = {0};
+	struct ops_batch *b = o->batch_create(o->ctx, 16, 1, 1, 4, 0);
+	struct f32 *rope = o->alloc(o->ctx, 2 * OPS_PAGE * HD * sizeof(float)),
+			   *memory = o->alloc(o->ctx, (2 * OPS_PAGE + 16 * 3) * HD * sizeof(float));
+	struct elem *kpages = (struct elem *)(void *)memory,
+				*vpages = (struct elem *)(void *)((float *)(void *)memory + OPS_PAGE * HD),
+				*qkv = (struct elem *)(void *)((float *)(void *)memory + 2 * OPS_PAGE * HD);
+	o->zero(o->ctx, rope, 2 * OPS_PAGE * HD * sizeof(float));
+	o->zero(o->ctx, memory, (2 * OPS_PAGE + 16 * 3) * HD * sizeof(float));
+	int T = o->batch_put(o->ctx, b,
+		&(struct ops_rows){.T = 2, .S = 1, .ids = ids, .pos = at, .sequence = sequence, .table = table, .pages = 1});
+	o->heads(o->ctx, qkv, qkv, NULL, qkv, kpages, vpages,
+		&(struct ops_heads){.NH = 1, .NKV = 1, .HD = HD, .eps = 1e-6f, .rope = rope}, b, T);
+	o->release(o->ctx, memory);
+	o->release(o->ctx, rope);
+	o->batch_free(o->ctx, b);
+}
+static void heads_within_pages(struct at_hand *h) { heads_at(h, OPS_PAGE - 2); }
+static void heads_second_behind(struct at_hand *h) { heads_at(h, OPS_PAGE - 1); }
+static void heads_behind_pages(struct at_hand *h) { heads_at(h, OPS_PAGE); }
+
 static const struct {
 	const char *what;
 	rule_fn *run;
@@ -209,6 +236,9 @@ static const struct {
 	R(all_of_it, NULL),
 	R(regions_repeat, NULL),
 	R(embed_as_put, NULL),
+	R(heads_within_pages, NULL),
+	R(heads_second_behind, "row 1 has position 32, behind its pages"),
+	R(heads_behind_pages, "row 0 has position 32, behind its pages"),
 	R(put_too_much, "put: 5 values do not lie in memory"),
 	R(put_f32_too_much, "put_f32: 5 values do not lie"),
 	R(put_f32_behind, "put_f32: 4 values do not lie"),
@@ -295,6 +325,26 @@ static void test_rules(void **state)
 	}
 }
 
+/* Of memory that is given back the record forgets for whom rows in it were written: of the first
+ * byte to the last, of any number of them, and of nothing around it. */
+static void test_forgotten_rows(void **state)
+{
+	static char rows[16];
+	for (int from = 0; from <= 16; from++)
+		for (int to = from; to <= 16; to++) {
+			struct check_record c;
+			record_init(&c);
+			for (int i = 0; i < 16; i++) tail_write(&c, rows + i, NULL);
+			record_forget(&c, rows + from, rows + to);
+			assert_int_equal(c.ntails, 16 - (to - from));
+			for (int i = 0; i < c.ntails; i++) {
+				const char *of = c.tails[i].of;
+				assert_true(of < rows + from || of >= rows + to);
+			}
+			record_release(&c);
+		}
+}
+
 /* A device that is described and not opened says the same of itself as the one that is opened. */
 static void test_described(void **state)
 {
@@ -323,7 +373,8 @@ static void test_described(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_described)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rules), cmocka_unit_test(test_forgotten_rows), cmocka_unit_test(test_described)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

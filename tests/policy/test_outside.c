@@ -202,6 +202,8 @@ static void test_failures(void **state)
 		ERR_RANGE);
 	assert_int_equal(
 		failure("head -c 17000000 /dev/zero | tr '\\0' x; cat >/dev/null", 60, "a line of more than"), ERR_LIMIT);
+	/* A broken text is marked in an answer alone: a list is none. */
+	assert_int_equal(failure("printf '[\"\\377\"]\\n'; cat >/dev/null", 60, "0xff"), ERR_FORMAT);
 	/* Zeros are no line of JSON. */
 	assert_int_equal(
 		failure("printf '{\"id\":3,\\0}\\n'; cat >/dev/null", 60, "a line of --policy_command"), ERR_FORMAT);

@@ -283,19 +283,57 @@ static void what_ends_a_graph(void **state)
 	}
 }
 
+/* An output may be any step, the first and the last too, and no other number. */
+static void any_step_is_an_output(void **state)
+{
+	static const struct {
+		int node;
+		const char *says; /* NULL: its first element is `value` */
+		int64_t value;
+	} rows[] = {{0, NULL, 6}, {1, NULL, 3}, {7, NULL, 9}, {-1, "output: field \"node\": expected 0 .. 7, found -1", 0},
+		{8, "output: field \"node\": expected 0 .. 7, found 8", 0}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct prove_outputs found = {0};
+		struct prove_stop stop = {.end = PROVE_DONE};
+		struct prove_leaves leaves = {.ninputs = 0};
+		struct err err = {0};
+		struct field f;
+		json_t *graph = NULL;
+		char *text = xasprintf("{\"nodes\": [" FIRST
+							   ", " MAP("int add", "0, 1") "], \"outputs\": [{\"node\": %d, "
+														   "\"dtype\": \"int64\", \"shape\": [6]}]}",
+			rows[i].node);
+		if (json_parse(text, strlen(text), "graph", &graph, &err)) fail_msg("%s: %s", text, err.text);
+		struct prove_draw d = {.graph = graph, .tables = (const uint8_t *)&tables, .table_bytes = sizeof tables};
+		field_init(&f, 9);
+		/* Its first element, or what is said of its number. */
+		int rc = graph_run(&d, &f, &leaves, 0, &found, &stop, &err);
+		if (!rc != !rows[i].says || (rc && !strstr(err.text, rows[i].says))) fail_msg("row %zu: %s", i, err.text);
+		if (!rc) assert_int_equal(found.outputs[0].ints[0], rows[i].value);
+		for (int k = 0; k < found.n; k++) {
+			free(found.outputs[k].values);
+			free(found.outputs[k].ints);
+		}
+		field_release(&f);
+		json_decref(graph);
+		free(text);
+	}
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
 	every_step(NULL);
 	what_ends_a_graph(NULL);
+	any_step_is_an_output(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_step), cmocka_unit_test(what_ends_a_graph), cmocka_unit_test(test_leaves_nothing)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_step), cmocka_unit_test(what_ends_a_graph),
+		cmocka_unit_test(any_step_is_an_output), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

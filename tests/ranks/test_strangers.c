@@ -154,9 +154,9 @@ static void test_greetings(void **state)
 		{"\"ranks\": 2, \"name\": \"n\"", NULL},
 		{"\"rank\": 1, \"ranks\": 2, \"name\": \"n\", \"refusal\": 1", NULL},
 		{"\"rank\": 0, \"ranks\": 2, \"name\": \"a\\u001bb\"",
-			"rank 0 was started with 2 ranks; rank 0 of 2 (a?b) is there already"},
-		{"\"rank\": 2, \"ranks\": 2, \"name\": \"n\"", "rank 2 of 2 (n) is there already"},
-		{"\"rank\": 4096, \"ranks\": 2, \"name\": \"n\"", "rank 4096 of 2 (n) is there already"},
+			"rank 0 was started with 2 ranks; rank 0 of 2 (a?b) is none that it waits for"},
+		{"\"rank\": 2, \"ranks\": 2, \"name\": \"n\"", "rank 2 of 2 (n) is none that it waits for"},
+		{"\"rank\": 4096, \"ranks\": 2, \"name\": \"n\"", "rank 4096 of 2 (n) is none that it waits for"},
 		{"\"rank\": 1, \"ranks\": 1, \"name\": \"n\"", "rank 1 of 1 (n) is of a job of another size"},
 		{"\"rank\": 1, \"ranks\": 4096, \"name\": \"n\"", "rank 1 of 4096 (n) is of a job of another size"},
 	};

@@ -54,18 +54,27 @@ static struct tape *parse(const char *text)
 }
 
 static const char *card = "H200";
+static bool looks_for_missed; /* and gives an empty input beside */
 
 static void replay_text(const char *text, struct runner_given given, struct runner_result *out)
 {
 	struct replay *r = NULL;
 	struct runner_fault fault = {0};
-	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .gpu = card, .deadline_ms = 60000};
+	const struct runner_given inputs[] = {given, {.bytes = 0}};
+	struct runner_trial trial = {.ninputs = looks_for_missed ? 2 : 1,
+		.inputs = (struct runner_given *)(uintptr_t)inputs,
+		.want_cost = true,
+		.want_coverage = looks_for_missed,
+		.want_missed = looks_for_missed,
+		.gpu = card,
+		.deadline_ms = 60000};
 	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL, NULL, NULL};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
 		output[i] = -1;
 	}
 	*out = (struct runner_result){0};
+	/* A tape that is refused has a fault as one that runs may have. */
 	if (replay_create(parse(text), launcher_vm_create(MIB), NULL, &r, &fault)) {
 		out->has_fault = true;
 		out->fault = fault;
@@ -130,6 +139,30 @@ static void test_outputs_fit(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+/* Which elements no launch reads, also beside memory that holds none: all from the 12th on,
+ * the 15th alone, or none. */
+static void test_missed(void **state)
+{
+#define MISSED_TAPE(n) "{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, " \
+	"{\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"input\", \"bytes\": 0, \"input\": 1}], " KERNELS \
+	", \"rows\": [" LAUNCH(0, 1, n) "], \"outputs\": [" VIEW(1) "], \"tuple\": false}"
+	static const char *const tapes[] = {MISSED_TAPE(12), MISSED_TAPE(15), MISSED_TAPE(16)};
+	static const int from[] = {12, 15, 16};
+	looks_for_missed = true;
+	for (size_t i = 0; i < ARRAY_LEN(tapes); i++) {
+		struct runner_result r;
+		replay_text(tapes[i], X, &r);
+		if (r.has_fault) fail_msg("%s", r.fault.text);
+		assert_int_equal(r.coverage.nmissed, 16 - from[i]);
+		for (int k = 0; k < r.coverage.nmissed; k++) {
+			const struct runner_missed *m = &r.coverage.missed[k];
+			assert_true(m->input == 0 && m->element == from[i] + k && m->size == 4);
+		}
+		runner_result_release(&r);
+	}
+	looks_for_missed = false;
 }
 
 /* Memory that the host reads an argument of stays what it is while rows run. */
@@ -532,6 +565,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_do_their_work),
 		cmocka_unit_test(test_outputs_fit),
+		cmocka_unit_test(test_missed),
 		cmocka_unit_test(test_words_of_a_descriptor),
 		cmocka_unit_test(test_values_stay),
 		cmocka_unit_test(test_trials_are_independent),

@@ -12,7 +12,7 @@
 	"attributes {noinline = false} {\n    %c1024_i32 = arith.constant 1024 : i32\n    %y = scf.for %i = %a to %b " \
 	"step %c " \
 	"-> (i32) : i32 {\n      scf.yield %i : i32\n    }\n    tt.return\n  }\n}\n"
-static const char ADD[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// param p2 fc.bias f32[N]\n"
+static const char ADD[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// param p2 fc.0.bias f32[N]\n"
 						  "// output y3 f32[M, N]\n// temp t4 f32[M * N]\n// fill y3 0\n"
 						  "// launch add[cdiv(M * N, 1024)](x0, x1, t4, M * N, 0.5) warps=8\n"
 						  "// launch bias[M, 7](t4, p2, y3, N) stages=2\n" MODULE("add") MODULE("bias");
@@ -27,7 +27,7 @@ static void given_make(struct given *g, int64_t m, int64_t n, int64_t step)
 {
 	struct tape_ir_tensor t = {.dtype = DTYPE_F32, .ndim = 2, .shape = {m, n}, .stride = {n, 1}};
 	*g = (struct given){
-		.inputs = {t, t}, .param = {.name = "fc.bias", .dtype = DTYPE_F32, .ndim = 1, .shape = {n}, .stride = {1}}};
+		.inputs = {t, t}, .param = {.name = "fc.0.bias", .dtype = DTYPE_F32, .ndim = 1, .shape = {n}, .stride = {1}}};
 	if (step) g->inputs[0].stride[0] = step;
 	g->sizes = (struct tape_ir_sizes){2, g->inputs, 1, &g->param};
 }
@@ -57,7 +57,7 @@ static void test_head(void **state)
 	struct tape *t = read_good(ADD, &g);
 	assert_int_equal(t->nbuffers, 5);
 	assert_int_equal(t->buffers[1].bytes, 12000);
-	assert_string_equal(t->buffers[2].name, "fc.bias");
+	assert_string_equal(t->buffers[2].name, "fc.0.bias");
 	assert_int_equal(t->buffers[2].bytes, 4000);
 	assert_int_equal(t->buffers[4].bytes, 12000);
 	assert_int_equal(t->noutputs, 1);
@@ -196,6 +196,7 @@ static void test_refusals(void **state)
 		{TWO "// output y f32[M]\n// launch k[1](y, z)\n" MODULE("k"), "line 4: z is no size"},
 		{TWO "// output y f32[M]\n// launch k[1](y + 99)\n" MODULE("k"), "lies outside of it"},
 		{TWO "// output y f32[M]\n// launch k[1](y + M / 0)\n" MODULE("k"), "division by zero"},
+		{TWO "// output y f32[M]\n// launch k[1](M / 0)\n" MODULE("k"), "division by zero"},
 		{TWO "// output y f32[M]\n// launch k[1](y) threads=4\n" MODULE("k"), "threads is no option"},
 		{TWO "// output y f32[M]\n// launch k[1, 1, 1, 1](y)\n" MODULE("k"), "expected ']'"},
 		{TWO "// output y f32[M]\n// launch k[M / 0](y)\n" MODULE("k"), "division by zero"},
@@ -329,7 +330,7 @@ static void test_write_forms(void **state)
 	const int64_t m[] = {3, 2, 5}, n[] = {1500, 900, 2100};
 	/* One answer with a launch for each grid and all arguments in each. */
 	str_printf(&text,
-		"%s// param p2 fc.bias f32[N]\n// output y3 f16[M, N, 5]\n// temp t4 f32[M * 6]\n// fill y3 0.5\n",
+		"%s// param p2 fc.0.bias f32[N]\n// output y3 f16[M, N, 5]\n// temp t4 f32[M * 6]\n// fill y3 0.5\n",
 		"// input x0 f32[M, N]\n// input x1 f32[M, N]\n");
 	for (size_t i = 0; i < ARRAY_LEN(grids); i++) {
 		str_printf(&text, "// launch k[%s](y3, p2, t4 + 2, y3 + 6", grids[i]);
@@ -410,7 +411,7 @@ static void test_write_cannot(void **state)
 	struct str out = {0};
 	struct tape *t = NULL;
 	given_make(&g, 3, 1500, 0);
-	static const char text[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// param p2 fc.bias f32[N]\n"
+	static const char text[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// param p2 fc.0.bias f32[N]\n"
 							   "// output y3 f32[M, N]\n// output y4 i32[M]\n// temp t5 f32[M]\n// fill y3 0\n"
 							   "// launch add[2](x0, x1, t5, M * N, 0.5)\n// launch bias[M, 7](t5, y4)\n" MODULE("add")
 								   MODULE("bias");

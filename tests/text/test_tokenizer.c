@@ -352,6 +352,26 @@ static void test_many_merges(void **state)
 	json_decref(root);
 }
 
+/* Every pair of a few ids is found, whatever stands in its place, and no other is. */
+static void test_merges_are_found(void **state)
+{
+	struct merge_map m = {0};
+	merge_map_reserve(&m, 1);
+	for (int side = 1; side <= 40; side++) {
+		for (int left = 0; left < side; left++)
+			for (int right = 0; right < side; right++)
+				merge_map_put(&m, left, right, (uint32_t)(left * 100 + right), left + right);
+		assert_int_equal(m.count, side * side);
+		for (int left = 0; left <= side; left++)
+			for (int right = 0; right <= side; right++) {
+				const struct merge_slot *s = merge_map_find(&m, left, right);
+				assert_int_equal(s != NULL, left < side && right < side);
+				if (s) assert_true(s->rank == (uint32_t)(left * 100 + right) && s->id == left + right);
+			}
+	}
+	free(m.slots);
+}
+
 /* Pairs that overlap: ab, then bc, whose b is gone by then, then de, and what stands in front of
  * that is c. In words of any length it is ab cde ab cde. */
 static void test_pairs_that_are_gone(void **state)
@@ -386,12 +406,12 @@ static void test_affixes(void **state)
 	struct tokenizer *t = NULL;
 	struct ids ids = {0};
 	json_t *root = json_deep_copy(small);
-	set_field(root, "post_processor", TEMPLATE("[" BOS ", " TEXT_A ", " BOS "]", "{\"<s>\": {\"ids\": [297, 5]}}"));
+	set_field(root, "post_processor", TEMPLATE("[" BOS ", " TEXT_A ", " BOS "]", "{\"<s>\": {\"ids\": [297, 0]}}"));
 	assert_int_equal(open_json(root, &t, &err), 0);
 	tokenizer_push_prefix(t, &ids);
 	assert_int_equal(tokenizer_encode(t, "!", 1, true, &ids, &err), 0);
 	for (int i = 0; i < t->nsuffix; i++) ids_push(&ids, t->suffix[i]);
-	static const int32_t expected[] = {297, 5, 0, 297, 5};
+	static const int32_t expected[] = {297, 0, 0, 297, 0};
 	assert_int_equal(ids.count, ARRAY_LEN(expected));
 	assert_memory_equal(ids.data, expected, sizeof(expected));
 	ids_release(&ids);
@@ -611,6 +631,7 @@ int main(void)
 		cmocka_unit_test(test_not_json),
 		cmocka_unit_test(test_spellings),
 		cmocka_unit_test(test_many_merges),
+		cmocka_unit_test(test_merges_are_found),
 		cmocka_unit_test(test_pairs_that_are_gone),
 		cmocka_unit_test(test_no_file),
 		cmocka_unit_test(test_invalid_utf8),

@@ -175,6 +175,25 @@ static void continue_case(bool with_adapter)
 static void test_continue_weights(void **state) { continue_case(false); }
 static void test_continue_adapter(void **state) { continue_case(true); }
 
+/* As many checkpoints stay as are asked for, the newest. */
+static void test_limits_of_checkpoints(void **state)
+{
+	struct err err = {0};
+	for (int keep = 1; keep <= 3; keep++) {
+		struct sft_setup s;
+		struct listing l = {0};
+		char *dir = sft_folder("kept_some");
+		struct sft_options o = sft_options_make(dir);
+		o.save_total_limit = keep;
+		sft_setup_make(&s, true);
+		if (sft_setup_run(&s, &o, NULL, NULL, &err)) fail_msg("%s", err.text);
+		sft_setup_release(&s);
+		assert_int_equal(dir_each(dir, listing_add, &l, &err), 0);
+		assert_int_equal(l.n, keep);
+		free(dir);
+	}
+}
+
 static void test_checkpoints_kept(void **state)
 {
 	struct err err = {0};
@@ -456,6 +475,7 @@ int main(void)
 		cmocka_unit_test(test_continue_weights),
 		cmocka_unit_test(test_continue_adapter),
 		cmocka_unit_test(test_checkpoints_kept),
+		cmocka_unit_test(test_limits_of_checkpoints),
 		cmocka_unit_test(test_settings_must_match),
 		cmocka_unit_test(test_stop_at_minimum),
 		cmocka_unit_test(test_minimum_settings),

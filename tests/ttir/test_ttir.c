@@ -213,6 +213,25 @@ static void test_refusals(void **state)
 	}
 }
 
+/* A word of each kind behind the end of a module is named as it stands there,
+ * and nothing beside it. */
+static void test_words(void **state)
+{
+	static const char *const words[][2] = {{"->", "->"}, {"word.of", "word.of"}, {"-12", "-12"}, {"\"a b\"", "a b"},
+		{"%v", "v"}, {"@s", "s"}, {"!t", "t"}, {"^b", "b"}, {"(", "("}, {"-", "-"}, {"~", "~"}};
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		struct ttir_module m = {.funcs = NULL};
+		struct err err = {0};
+		char *text = xasprintf("%s%s%s beside\n", HEAD, TAIL, words[i][0]),
+			 *says = xasprintf("expected the end of the text, found '%s'", words[i][1]);
+		assert_true(ttir_parse(text, strlen(text), &m, &err) < 0);
+		if (!strstr(err.text, says)) fail_msg("%s: %s", words[i][0], err.text);
+		ttir_release(&m);
+		free(says);
+		free(text);
+	}
+}
+
 /* A location and what it stands on, as a text. */
 static void loc_text(const struct ttir_module *m, int id, struct str *out)
 {
@@ -300,6 +319,7 @@ static void everything(void *ctx)
 	test_operands(NULL);
 	test_elements(NULL);
 	test_refusals(NULL);
+	test_words(NULL);
 	test_locations(NULL);
 	test_aliases(NULL);
 }
@@ -311,7 +331,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_dense),
 		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_operands), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_locations), cmocka_unit_test(test_aliases), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_words), cmocka_unit_test(test_locations), cmocka_unit_test(test_aliases),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -491,6 +491,42 @@ static void test_cache(void **state)
 	oracle_cache_free(c);
 }
 
+/* A guided trial's inputs are odd: what the outputs and the buffers that forward changes are held
+ * to is the tolerance for that, all of them; those of a trial by default have their own. */
+static void test_tolerances_of_guided_trials(void **state)
+{
+	static const char source[] = HEAD "B = 4\nN = 64\nclass Model(nn.Module):\n    def __init__(self):\n        "
+									  "super().__init__()\n        self.register_buffer('a', torch.ones(N))\n"
+									  "        self.register_buffer('b', torch.ones(N))\n"
+									  "    def forward(self, x):\n        self.a.copy_((x + 3000.0).mean(0) - 3000.0)\n"
+									  "        self.b.copy_((x + 5000.0).mean(0) - 5000.0)\n"
+									  "        return (x + 4000.0).mean(0) - 4000.0\n" TAIL;
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .work_ms = 625, .seed = 5, .num_trials = 3};
+	struct oracle_cache *c = oracle_cache_create(z, &o, (int64_t)1 << 40, 2);
+	const struct oracle_data *d = taken(c, source, false);
+	struct task task = {.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)source};
+	struct oracle_session *s = NULL;
+	struct oracle_trial t;
+	struct err err = {0};
+	if (oracle_session_start(c, &task, d, 0, &s, &err)) fail_msg("%s", err.text);
+	if (oracle_session_trial(s, 0, json_pack("[{s:s, s:f}]", "op", "scale", "by", 2.0), &t, &err))
+		fail_msg("%s", err.text);
+	assert_true(t.counts && t.is_guided && t.noutputs == 1 && t.nafter == 2);
+	assert_int_equal(d->trials[0].nafter, 2);
+	/* The output, then each buffer. */
+	for (int i = -1; i < t.nafter; i++) {
+		const struct compare_bound *odd = i < 0 ? &t.bounds[0] : &t.after[i].bound,
+								   *plain = i < 0 ? &d->trials[0].bounds[0] : &d->trials[0].after[i].bound;
+		assert_true(odd->tolerance == odd->odd_tolerance);
+		assert_true(odd->tolerance > 2 * plain->tolerance);
+	}
+	oracle_trial_release(&t);
+	oracle_session_end(s);
+	oracle_cache_put(c, d);
+	oracle_cache_free(c);
+}
+
 /* A process that does not hear is of no use: who asks it is told so, and not by the next answer. */
 static void test_sizes_asked_of_nobody(void **state)
 {
@@ -555,6 +591,7 @@ int main(void)
 		cmocka_unit_test(test_a_silent_reference_hangs),
 		cmocka_unit_test(test_waiting_is_no_work),
 		cmocka_unit_test(test_cache),
+		cmocka_unit_test(test_tolerances_of_guided_trials),
 		cmocka_unit_test(test_sizes_asked_of_nobody),
 		cmocka_unit_test(test_library_row),
 	};

@@ -1,6 +1,7 @@
 /* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a
  * kernel. Their texts are what Triton 3.6 prints. */
 #include "body_kernel.h"
+#include "../leaks.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
@@ -341,6 +342,103 @@ static void test_libdevice_names(void **state)
 	}
 }
 
+/* A kernel of one call of libdevice with n operands of a type; the code of its making. */
+static int libdevice_call(const char *symbol, const char *type, int n, struct err *err)
+{
+	struct str text = {0};
+	struct vm_kernel *k = NULL;
+	bool is_int = *type == 'i';
+	str_printf(&text, "%s%%x = arith.constant %s : %s\n%%y = tt.extern_elementwise ", BODY_HEAD("i32"),
+		is_int ? "1" : "1.0", type);
+	for (int i = 0; i < n; i++) str_puts(&text, i ? ", %x" : "%x");
+	str_printf(&text, " {libname = \"\", libpath = \"\", pure = true, symbol = \"%s\"} : (", symbol);
+	for (int i = 0; i < n; i++) str_printf(&text, "%s%s", i ? ", " : "", type);
+	str_printf(&text, ") -> %s\n" TAIL, type);
+	int rc = vm_kernel_create(text.data, text.len, &k, err);
+	if (!rc) vm_kernel_free(k);
+	str_release(&text);
+	return rc;
+}
+
+/* Each function of libdevice that a kernel may call takes as many operands as CUDA's manual says,
+ * and no other number of them. */
+static void test_libdevice_operands(void **state)
+{
+	static const struct {
+		const char *type;
+		int n;
+		const char *names; /* behind __nv_ */
+	} rows[] = {
+		{"f32", 1,
+			"erff erfcf erfinvf normcdff expf exp2f exp10f expm1f logf log2f log10f log1pf sinf cosf tanf sinhf coshf "
+			"tanhf asinf acosf atanf asinhf acoshf atanhf cbrtf rcbrtf sqrtf fsqrt_rn rsqrtf frsqrt_rn frcp_rn fabsf "
+			"floorf ceilf truncf rintf nearbyintf roundf saturatef lgammaf tgammaf logbf sinpif cospif j0f j1f y0f y1f "
+			"fast_expf fast_exp10f fast_sinf fast_cosf fast_tanf fast_log2f fast_logf fast_log10f"},
+		{"f32", 2,
+			"powf atan2f hypotf fdimf fmodf remainderf nextafterf copysignf fadd_rn fsub_rn fmul_rn fdiv_rn fdividef "
+			"fmaxf fminf fast_fdividef fast_powf"},
+		{"f32", 3, "fmaf fmaf_rn"},
+		{"f64", 1, "exp log sin fabs floor rint drcp_rn dsqrt_rn tgamma"},
+		{"f64", 2, "pow atan2 dadd_rn dsub_rn dmul_rn ddiv_rn fmax fmin"},
+		{"f64", 3, "fma fma_rn"},
+		{"i32", 1, "abs popc clz ffs brev"},
+		{"i32", 2, "mulhi umulhi"},
+		{"i64", 1, "llabs brevll"},
+		{"i64", 2, "mul64hi umul64hi"},
+	};
+	/* Each name with one, two and three operands. */
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		for (const char *p = rows[i].names; *p; p += strspn(p, " ")) {
+			char symbol[48];
+			int len = (int)strcspn(p, " ");
+			snprintf(symbol, sizeof symbol, "__nv_%.*s", len, p);
+			for (int n = 1; n <= 3; n++) {
+				struct err err = {0};
+				int rc = libdevice_call(symbol, rows[i].type, n, &err);
+				if (rc != (n == rows[i].n ? 0 : ERR_UNSUPPORTED))
+					fail_msg("%s of %d %s: %d: %s", symbol, n, rows[i].type, rc, err.text);
+			}
+			p += len;
+		}
+}
+
+/* Launches leave no memory behind, whatever their checks kept to the end: sums that wrap in some
+ * lanes, in a program that goes on and in one that ends with a fault. */
+static void launch_all(void *ctx)
+{
+	int32_t data[3][8] = {{0}};
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+		"%most = arith.constant dense<2147483647> : tensor<8xi32>\n"
+		"%wrapped = arith.addi %i, %most : tensor<8xi32>\n%no = arith.constant dense<false> : tensor<8xi1>\n"
+		"%cs = tt.splat %c : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>\n"
+		"%cp = tt.addptr %cs, %wrapped : tensor<8x!tt.ptr<i32>>, tensor<8xi32>\n"
+		"tt.store %cp, %i, %no : tensor<8x!tt.ptr<i32>>\n"
+		"%p = tt.addptr %c, %n : !tt.ptr<i32>, i32\ntt.store %p, %n : !tt.ptr<i32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	struct vm_report r;
+	struct err err = {0};
+	struct vm_launch_options o = {.grid = {2, 1, 1},
+		.args = b.args,
+		.nargs = 4,
+		.buffers = b.buffers,
+		.nbuffers = 3,
+		.checks = VM_CHECK_ALL,
+		.findings_max = 8};
+	/* Without a fault, and with one. */
+	for (int is_outside = 0; is_outside < 2; is_outside++) {
+		b.args[3].i = is_outside ? 8 : 7;
+		assert_int_equal(vm_launch(b.k, &o, &r, &err), is_outside ? ERR_MISMATCH : 0);
+		vm_report_release(&r);
+	}
+	vm_kernel_free(b.k);
+	test_add(NULL);
+	test_out_of_bounds(NULL);
+	test_libdevice_names(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(launch_all, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -356,6 +454,8 @@ int main(void)
 		cmocka_unit_test(test_who_sleeps),
 		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_libdevice_names),
+		cmocka_unit_test(test_libdevice_operands),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ static const struct symbol symbols[] = {
 };
 
 /* "__nv_fast_expf" -> "exp": without the prefix and the f that says f32; "__nv_fadd_rn",
- * "__nv_dadd_rn" -> "add_rn". */
+ * "__nv_dadd_rn" -> "add_rn"; "__nv_fmaf_rn" -> "fma_rn". */
 static const struct symbol *find_symbol(struct slice s, enum elem e)
 {
 	char name[48];
@@ -105,11 +105,13 @@ static const struct symbol *find_symbol(struct slice s, enum elem e)
 		from += 5;
 		len -= 5;
 	}
-	for (int form = 0; form < 3; form++) {
+	for (int form = 0; form < 4; form++) {
 		size_t n = form == 1 ? len - 1 : len, skip = form == 2 ? 1 : 0;
 		if (form == 1 && (from[len - 1] != 'f' || e != ELEM_F32)) continue;
 		if (form == 2 && (len < 4 || memcmp(from + len - 3, "_rn", 3) || (from[0] != 'f' && from[0] != 'd'))) continue;
-		snprintf(name, sizeof name, "%.*s", (int)(n - skip), from + skip);
+		if (form == 3 && (len < 5 || memcmp(from + len - 4, "f_rn", 4) || e != ELEM_F32)) continue;
+		if (form == 3) snprintf(name, sizeof name, "%.*s_rn", (int)(len - 4), from);
+		else snprintf(name, sizeof name, "%.*s", (int)(n - skip), from + skip);
 		for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
 			if (!strcmp(symbols[i].name, name)) return &symbols[i];
 	}
