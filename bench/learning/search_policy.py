@@ -7,7 +7,7 @@ spaces, a policy that climbs, and the table.
 
 TABLE is NAME.json, what `hone tune --json` says of all points of NAME.kernel.py, which lies beside
 it with NAME.task.py."""
-import glob, itertools, json, math, os, random, re, sys
+import glob, json, math, os, random, re, sys
 
 TEMPLATE = "recipes/prompts/small-backend.txt"
 VERDICTS = (3, 6, 12)
@@ -100,7 +100,7 @@ def expected_best(known, given, verdicts):
 def interval(rng, by_kernel):
     """Of the mean over kernels, kernels drawn."""
     drawn = sorted(sum(rng.choices(by_kernel, k=len(by_kernel))) / len(by_kernel) for _ in range(DRAWS))
-    return f"[{drawn[int(0.025 * DRAWS)]:.3f}, {drawn[int(0.975 * DRAWS)]:.3f}]"
+    return f"[{drawn[int(0.025 * DRAWS)]:+.3f}, {drawn[int(0.975 * DRAWS)]:+.3f}]"
 
 
 def mean(values):
@@ -116,7 +116,7 @@ def table(folder):
         t = sorted(x / least[name] for x in known[name].values() if x)
         print(f"{name}: {len(known[name])} points, {len(t)} with a time; best {least[name] * 1e6:.3f} us, "
               f"median x{t[len(t) // 2]:.3f}, worst x{t[-1]:.3f}")
-    # arm -> verdicts -> kernel -> what each start ended at, over the space's best
+    # arm -> verdicts -> kernel -> of each start what it ended at, and plain search by all orders
     found, asked = {}, {}
     for path in sorted(glob.glob(f"{folder}/*-[0-9]*/*.json")):
         arm = os.path.basename(os.path.dirname(path)).rsplit("-", 1)[0]
@@ -125,28 +125,21 @@ def table(folder):
             r = json.load(f)
         costs = [x["cost_s"] or math.inf for x in r["tried"]]
         for v in VERDICTS:
-            found.setdefault(arm, {}).setdefault(v, {}).setdefault(name, []).append(min(costs[:v]) / least[name])
-            if arm == "policy":   # the same starts, by every order of plain search
-                plain = expected_best(known[name], point_of(r["given"]), v) / least[name]
-                found.setdefault("plain, all orders", {}).setdefault(v, {}).setdefault(name, []).append(plain)
+            both = min(costs[:v]) / least[name], expected_best(known[name], point_of(r["given"]), v) / least[name]
+            found.setdefault(arm, {}).setdefault(v, {}).setdefault(name, []).append(both)
         a = asked.setdefault(arm, [0, 0])
         a[0] += r["asked"]
         a[1] += r["without_point"]
-    print("best time found over the space's best, mean over kernels and starts, interval over kernels:")
-    by = {arm: {v: {name: mean(x) for name, x in found[arm][v].items()} for v in VERDICTS} for arm in sorted(found)}
-    for arm in by:
-        starts = sum(map(len, found[arm][VERDICTS[0]].values()))
-        lines = [f"{v} verdicts {mean(x.values()):.3f} {interval(rng, list(x.values()))}" for v, x in by[arm].items()]
-        print(f"{arm:18} {len(by[arm][VERDICTS[0]])} kernels, {starts} searches   " + "   ".join(lines))
-    for a, b in itertools.combinations(by, 2):
-        lines = []
-        for v in VERDICTS:
-            d = [by[a][v][n] - by[b][v][n] for n in by[a][v] if n in by[b][v]]
-            lines.append(f"{v} verdicts {mean(d):+.3f} {interval(rng, d)}")
-        print(f"{a} - {b}: " + "   ".join(lines))
-    for arm, (n, without) in asked.items():
-        if n:
-            print(f"{arm}: {n} answers, {without} without a new point of the space")
+    print("best time found over the space's best, mean over kernels and starts; beside it plain search from the same "
+          "starts, the mean over all orders; the difference with its interval over kernels:")
+    for arm, by_verdicts in found.items():
+        print(f"{arm}: {len(by_verdicts[VERDICTS[0]])} kernels, {sum(map(len, by_verdicts[VERDICTS[0]].values()))} "
+              f"searches, {asked[arm][0]} answers, {asked[arm][1]} of them without a new point of the space")
+        for v, by_kernel in by_verdicts.items():
+            own, plain = ([mean(x[side] for x in both) for both in by_kernel.values()] for side in (0, 1))
+            differ = [x - y for x, y in zip(own, plain)]
+            print(f"    {v:2} verdicts: {mean(own):.3f}, plain {mean(plain):.3f}, difference {mean(differ):+.3f} "
+                  f"{interval(rng, differ)}")
 
 
 def start(kernel, out, seed):

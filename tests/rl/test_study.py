@@ -304,9 +304,9 @@ def test_search_table():
         json.dump(rows(order), open(f"{work}/search/{folder}/k.json", "w"))
     p = script("bench/learning/search_policy.py", "table", f"{work}/search")
     # Two more points of 1, 2, 3 and 4: the better is 1 in three of six draws, 2 in two, 3 in one.
-    check("plain search by every order, and the policy's own", "3 verdicts 1.667" in p.stdout
-          and re.search("policy  .*3 verdicts 1.000", p.stdout)
-          and "policy: 4 answers, 1 without" in p.stdout, (p.stdout, p.stderr))
+    check("plain search by every order, and the policy's own", "3 verdicts: 1.000, plain 1.667, difference "
+          "-0.667" in p.stdout and "policy: 1 kernels, 1 searches, 4 answers, 1 of them without" in p.stdout,
+          (p.stdout, p.stderr))
     open(f"{work}/search/test/k.task.py", "w").write("the task\n")
     open(f"{work}/search/test/k.kernel.py", "w").write("# tune: W = 1 | 2 | 3 | 4 | 5\nW = 5\n")
     p = script("bench/learning/search_policy.py", "pairs", f"{work}/search/pairs.jsonl", f"{work}/search/test/k.json")
