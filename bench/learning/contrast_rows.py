@@ -6,8 +6,8 @@
     contrast_rows.py table FILE...               rows of `hone eval --out`: solved, and how fast
 
 PAIRS are pairs of the mid-end: a kernel with a launch an operator, and the fused one as the answer.
-Shown are the former, and the fused one in blocks of 16 and of 64; the answer itself is not, so that
-there is something to gain over what is seen."""
+Shown are the former, and the fused one in blocks of 16 and of 64; the answer itself, in blocks of
+1,024, is not, so that nothing shown is what the fit asks for."""
 import gzip, json, math, os, sys
 
 SHOWN_MAX = 2860   # characters of the three kernels: with 270 tokens of an answer they fit 1,536 positions
@@ -86,10 +86,10 @@ def table(files):
                     by_task[r["task"]].append(v["cost_s"])
         solved = {t: min(c) for t, c in by_task.items() if c}
         ratio = [math.log(min(shown[t].values()) / c) for t, c in solved.items()]
+        speed = math.exp(sum(ratio) / len(ratio)) if ratio else math.nan
         print(f"{path}: {count} answers, {genuine} genuine ({genuine / max(1, count):.3f}), {copied} of them "
-              f"kernels that may be shown; {len(solved)} of {len(by_task)} tasks solved, the cheapest x"
-              f"{math.exp(sum(ratio) / max(1, len(ratio))):.3f} as fast as the fastest variant, "
-              f"faster than it {sum(x > 0.02 for x in ratio)}")
+              f"kernels that may be shown; {len(solved)} of {len(by_task)} tasks solved, the cheapest x{speed:.3f} "
+              f"as fast as the fastest variant, faster than it {sum(x > 0.02 for x in ratio)}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@
 # neighbour of the best point so far, by a command).
 # What is there from an earlier start is not made again.
 # Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), TRAIN (kernels to fit,
-# 22), POINTS (of each of their spaces, 1000: all), TEST (files of kernels to search over, *)
+# 22), POINTS (of each of their spaces, 1000: all), JOBS (processes of data, 1), TEST (files of
+# kernels to search over, *)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -29,13 +30,13 @@ tune() { # KERNEL TASK OUT OPTIONS...
 	[ -e "$3" ] || mv "$3.part" "$3"
 }
 data() {
-	local kernel base points
 	[ -d "$dir/test" ] || "$python" bench/learning/search_kernels.py "$dir" "${TRAIN:-22}"
-	for kernel in "$dir"/t*/*.kernel.py; do
-		base=${kernel%.kernel.py}
-		[[ $kernel = "$dir"/test/* ]] && points=1000 || points=${POINTS:-1000}
-		tune "$kernel" "$base.task.py" "$base.json" --verdicts "$points"
-	done
+	printf '%s\n' "$dir"/t*/*.kernel.py | xargs -P "${JOBS:-1}" -n 1 bench/learning/search.sh "$dir" space
+}
+space() { # KERNEL
+	local base=${1%.kernel.py} points=1000
+	[[ $1 = "$dir"/test/* ]] || points=${POINTS:-1000}
+	tune "$1" "$base.task.py" "$base.json" --verdicts "$points"
 }
 fit() {
 	mkdir -p "$dir/fit"
@@ -57,6 +58,7 @@ search() { # OPTIONS...
 mkdir -p "$dir"
 case $arm in
 data) data ;;
+space) space "$seed" ;; # of data
 fit) fit "${seed:-240}" ;;
 plain) search --search plain --seed "$seed" ;;
 policy) search "${model[@]}" --model "$dir/fit/final" ;;
