@@ -1,7 +1,7 @@
 #!/bin/bash
 # Studies of what an answer looks like (docs/results.md): all arms of one study begin at the same
-# model, see the same tasks and train for the same time on one thread, which is the same number of
-# tokens.
+# model, see the same tasks and train for the same time on one thread. That is not the same number
+# of tokens: in study ir 209 s were 1.69 M of Python and 1.19 M of IR.
 #
 # usage: bench/learning/forms.sh DIR STUDY start
 #            pairs and models that the arms share (DIR/STUDY)

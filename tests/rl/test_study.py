@@ -294,6 +294,29 @@ def test_winning_arm():
           all(agents[k] == arm[k] for k in keys) and midend["replay_updates"] == "0", agents)
 
 
+def test_search_table():
+    """A space of five points at 1 to 5 us, searched from the slowest: of plain search the mean over
+    all orders, by hand; of a policy what it tried; and pairs name the best point that is left."""
+    rows = lambda order: {"given": "W=5", "asked": 4, "without_point": 1, "tried": [
+        {"point": f"W={w}", "cost_s": w * 1e-6} for w in order]}
+    for folder, order in (("test", (5, 1, 2, 3, 4)), ("policy-1", (5, 3, 1, 2, 4))):
+        os.makedirs(f"{work}/search/{folder}", exist_ok=True)
+        json.dump(rows(order), open(f"{work}/search/{folder}/k.json", "w"))
+    p = script("bench/learning/search_policy.py", "table", f"{work}/search")
+    # Two more points of 1, 2, 3 and 4: the better is 1 in three of six draws, 2 in two, 3 in one.
+    check("plain search by every order, and the policy's own", "3 verdicts: 1.000, plain 1.667, difference "
+          "-0.667" in p.stdout and "policy: 1 kernels, 1 searches, 4 answers, 1 of them without" in p.stdout,
+          (p.stdout, p.stderr))
+    open(f"{work}/search/test/k.task.py", "w").write("the task\n")
+    open(f"{work}/search/test/k.kernel.py", "w").write("# tune: W = 1 | 2 | 3 | 4 | 5\nW = 5\n")
+    p = script("bench/learning/search_policy.py", "pairs", f"{work}/search/pairs.jsonl", f"{work}/search/test/k.json")
+    pairs = read("search/pairs.jsonl") if p.returncode == 0 else []
+    tried = [[int(w) for w in re.findall(r"^W=(\d): \d\.000 us$", r["prompt"], re.M)] for r in pairs]
+    check("a pair's answer is the best point that was not tried, its kernel has the first one's values", pairs and all(
+        r["completion"] == f"W={min({1, 2, 3, 4, 5} - set(t))}\n" and f"\nW = {t[0]}\n" in r["prompt"]
+        for r, t in zip(pairs, tried)), (p.stderr, pairs[:2]))
+
+
 test_unverified()
 test_midend_pairs()
 test_winning_arm()
@@ -304,4 +327,5 @@ test_regret()
 test_hacking()
 test_judge()
 test_chain_table()
+test_search_table()
 done()
