@@ -112,9 +112,11 @@ struct bench {
 	int first;       /* of the last series */
 	double *latency; /* of the last series */
 	int nlatency;
-	char sizes[256];       /* of the last verdict */
-	char large_sizes[256]; /* at which the large task was judged */
-	int untimed;           /* of the last series: verdicts without a time of the reference */
+	char sizes[256];            /* of the last verdict */
+	char large_sizes[256];      /* at which the large task was judged */
+	int untimed;                /* of the last series: verdicts without a time of the reference */
+	struct verify_times before; /* where verdicts spent their time up to the last series, and with it */
+	struct verify_times after;
 	double value[FIGURES]; /* NaN: not known */
 };
 
@@ -124,6 +126,7 @@ static int grade_series(struct bench *b, struct verifier *v, const struct task *
 	double *seconds, struct err *err)
 {
 	int submitted = 0, rc = 0;
+	verifier_times(v, &b->before);
 	uint64_t start = clock_ns(), until = b->o->seconds ? start + (uint64_t)b->o->seconds * 1000000000u : UINT64_MAX;
 	b->first = b->next;
 	b->nlatency = b->untimed = 0;
@@ -150,6 +153,7 @@ static int grade_series(struct bench *b, struct verifier *v, const struct task *
 		b->latency[b->nlatency++] = d.seconds;
 	}
 	*seconds = (double)(clock_ns() - start) * 1e-9;
+	verifier_times(v, &b->after);
 	return rc;
 }
 
@@ -227,12 +231,12 @@ static void tell(struct bench *b, enum figure f, double value)
 
 /* Where a verdict of the last series spent its time, the waiting of the thread that graded it
  * included. */
-static void tell_steps(const struct bench *b, const struct verify_times *before, const struct verify_times *after)
+static void tell_steps(const struct bench *b)
 {
 	if (!b->o->steps || b->o->json) return;
-	double count = (double)(after->count - before->count);
+	double count = (double)(b->after.count - b->before.count);
 	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT && count > 0; i++)
-		printf("  %-36s %10.1f ms\n", verify_step_name(i), 1e3 * (after->wall_s[i] - before->wall_s[i]) / count);
+		printf("  %-36s %10.1f ms\n", verify_step_name(i), 1e3 * (b->after.wall_s[i] - b->before.wall_s[i]) / count);
 	fflush(stdout);
 }
 
@@ -295,12 +299,9 @@ static int measure_plain(struct bench *b, struct err *err)
 	if (!rc) rc = grade_series(b, v, &small, b->threads, b->threads, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
 	if (!rc) tell(b, LATENCY, measure_median(b->latency, b->nlatency).value);
-	struct verify_times before = {0}, after = {0};
-	if (!rc) verifier_times(v, &before);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->many, 2 * b->threads, &seconds, err);
-	if (!rc) verifier_times(v, &after);
 	if (!rc) tell(b, RATE, b->nlatency / seconds);
-	if (!rc) tell_steps(b, &before, &after);
+	if (!rc) tell_steps(b);
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
 	if (!rc) tell(b, HIT_RATE, (double)b->o->hits / seconds);
 	/* The large task, its reference known after the first. */
@@ -328,15 +329,12 @@ static int rate_measure(
 	bool has_gpu = !rc && verifier_has_gpu(v);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, b->threads, b->threads, &seconds, err);
-	struct verify_times before = {0}, after = {0};
-	if (!rc) verifier_times(v, &before);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, count, 2 * b->threads, &seconds, err);
-	if (!rc) verifier_times(v, &after);
 	if (!rc && has_gpu && is_timed && b->untimed)
 		rc = err_set(
 			err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed, b->nlatency);
 	if (!rc && has_gpu) tell(b, figure, b->nlatency / seconds);
-	if (!rc && has_gpu) tell_steps(b, &before, &after);
+	if (!rc && has_gpu) tell_steps(b);
 	verifier_free(v);
 	return rc;
 }

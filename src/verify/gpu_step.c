@@ -189,9 +189,11 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	struct gpu_window window;
 	struct gpu_seen seen = {.others = -1, .activity = -1};
 	enum verify_step step = g->lap.step;
-	times_lap(g, STEP_WATCH);
-	if (a->asker) gpu_watch_begin(g->on->watch, &window);
-	times_lap(g, step);
+	if (a->asker) {
+		times_lap(g, STEP_WATCH);
+		gpu_watch_begin(g->on->watch, &window);
+		times_lap(g, step);
+	}
 	int lock = -1, rc = gpu_lock_for(g, a->asker != NULL, &lock, err);
 	if (rc) return rc;
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
@@ -199,9 +201,11 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	 * yet when the library answers. */
 	int nown = runner_pool_count(g->on->runners) + atomic_load(&g->on->njobs);
 	gpu_lock_release(lock);
-	times_lap(g, STEP_WATCH);
-	if (a->asker) gpu_watch_end(g->on->watch, &window, nown, &seen);
-	times_lap(g, step);
+	if (a->asker) {
+		times_lap(g, STEP_WATCH);
+		gpu_watch_end(g->on->watch, &window, nown, &seen);
+		times_lap(g, step);
+	}
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
 	if (rc) return rc == ERR_INFRA ? rc : gpu_runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;

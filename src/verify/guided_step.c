@@ -342,8 +342,8 @@ static void aimed_take(const struct guided *s, const json_t *at, const struct or
 	*out = (struct aimed){.all = guided_places(at, s, -1, t)};
 	for (int k = 0; k < RUNNER_AIMS_MAX; k++) {
 		json_t *own = guided_places(at, s, k, t);
-		if (json_array_size(own) > json_array_size(at)) out->own[k] = json_incref(own);
-		json_decref(own);
+		if (json_array_size(own) > json_array_size(at)) out->own[k] = own;
+		else json_decref(own);
 	}
 }
 
@@ -387,6 +387,23 @@ static int aims_apart(struct grading *g, struct oracle_session *session, const s
 	return rc;
 }
 
+/* The trial of what the last turn found, with aims that begin there; at: becomes what counted. */
+static int aims_turn(struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, int number,
+	const struct runner_trial *aims, const struct aimed *last, json_t **at, struct aimed *found, struct err *err)
+{
+	bool counts;
+	int taken = sides_taken(g->guided, variant);
+	int rc = aims_trial(g, session, tr, number, last->all ? last->all : *at, aims, found, &counts, err);
+	if (!rc && !counts && last->all) {
+		rc = aims_apart(g, session, tr, number, last, at, err);
+	} else if (last->all) {
+		json_decref(*at);
+		*at = json_incref(last->all);
+	}
+	g->v->guided += sides_taken(g->guided, variant) > taken;
+	return rc;
+}
+
 /* Single elements are searched inside one trial's inputs (src/runner/aim.c), and the
  * same inputs with these elements are the next trial. A condition behind a condition is
  * met in the one after. out: the last inputs; its list is the caller's. */
@@ -400,19 +417,11 @@ static int aims_search(struct grading *g, struct oracle_session *session, const 
 	for (int turn = 0; turn < AIM_TURNS && !rc; turn++) {
 		struct runner_trial aims;
 		struct aimed found;
-		bool counts;
 		/* What is open now, and with what was placed so far. */
 		aims_find(g, tr->tape, variant, &aims);
 		if (!aims.naims && !last.all) break;
 		int taken = sides_taken(s, variant);
-		rc = aims_trial(g, session, tr, number, last.all ? last.all : at, &aims, &found, &counts, err);
-		if (!counts && !rc && last.all) {
-			rc = aims_apart(g, session, tr, number, &last, &at, err);
-		} else if (last.all) {
-			json_decref(at);
-			at = json_incref(last.all);
-		}
-		g->v->guided += sides_taken(s, variant) > taken;
+		rc = aims_turn(g, session, tr, variant, number, &aims, &last, &at, &found, err);
 		/* What its aims found stands in the next one, which judges it. */
 		bool is_met = found.all && s->nplaced, is_on = is_met || sides_taken(s, variant) != taken;
 		is_on |= aims.naims && has_untried(s, variant);
@@ -424,17 +433,8 @@ static int aims_search(struct grading *g, struct oracle_session *session, const 
 	/* What the last turn found is judged too. */
 	if (last.all && !rc) {
 		struct aimed nothing;
-		bool counts;
-		int taken = sides_taken(s, variant);
-		rc = aims_trial(g, session, tr, number, last.all, NULL, &nothing, &counts, err);
+		rc = aims_turn(g, session, tr, variant, number, NULL, &last, &at, &nothing, err);
 		aimed_release(&nothing);
-		if (!counts && !rc) {
-			rc = aims_apart(g, session, tr, number, &last, &at, err);
-		} else {
-			json_decref(at);
-			at = json_incref(last.all);
-		}
-		g->v->guided += sides_taken(s, variant) > taken;
 	}
 	aimed_release(&last);
 	*out = (struct guided_inputs){.number = number, .at = at};
