@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define NAP_MIN_NS 20000
-#define NAP_MAX_NS 1000000
+#define NAP_MAX_NS 200000
 
 enum { TURNSTILE, LOCK };
 

@@ -72,9 +72,16 @@ int gpu_runner_lost(struct grading *g, int rc, struct err *err)
 
 int gpu_lock_for(struct grading *g, bool alone, int *lock, struct err *err)
 {
+	const char *gpu = g->on->device.uuid;
 	enum verify_step step = g->lap.step;
 	times_lap(g, STEP_LOCK);
-	int rc = gpu_lock_take(NULL, g->on->device.uuid, alone, LOCK_MS, lock, err);
+	int rc = gpu_lock_take(NULL, gpu, alone, 0, lock, err);
+	/* Whoever has to wait needs no processor meanwhile. */
+	if (rc == ERR_TIMEOUT) {
+		seats_leave(&g->s->seats);
+		rc = gpu_lock_take(NULL, gpu, alone, LOCK_MS, lock, err);
+		seats_return(&g->s->seats);
+	}
 	times_lap(g, step);
 	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
 }

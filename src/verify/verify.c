@@ -64,7 +64,7 @@ struct verifier {
 	struct verify_places places;
 	char *options_text;
 	int nthreads;
-	int nstarted; /* of them */
+	atomic_int nstarted; /* of them */
 	pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work;
@@ -265,35 +265,50 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 	if (d->class != VERDICT_INFRA) known_keep(v, &w->key, d);
 }
 
-static void *worker_main(void *arg)
+/* The oldest item, which moves to the running ones, where a duplicate still finds
+ * it. NULL: it is over. */
+static struct work *work_next(struct verifier *v)
 {
-	struct verifier *v = arg;
 	pthread_mutex_lock(&v->lock);
-	/* GPUs are given to threads in turn. */
-	struct verify_gpu *on = v->s.ngpus ? &v->s.gpus[v->nstarted++ % v->s.ngpus] : NULL;
-	for (;;) {
-		while (!v->queue && !v->is_closing) pthread_cond_wait(&v->has_work, &v->lock);
-		if (v->is_closing) break;
-		/* The item moves from the queue to the running ones, where a duplicate still finds it. */
-		struct work *w = v->queue;
+	while (!v->queue && !v->is_closing) pthread_cond_wait(&v->has_work, &v->lock);
+	struct work *w = v->is_closing ? NULL : v->queue;
+	if (w) {
 		v->queue = w->next;
 		if (!v->queue) v->queue_last = NULL;
 		w->next = v->running;
 		v->running = w;
-		pthread_mutex_unlock(&v->lock);
-		/* Judging takes long, so it runs without the lock. */
-		struct verdict d = {0};
-		judge(v, on, w, &d);
-		pthread_mutex_lock(&v->lock);
-		publish(v, w, &d);
-		pthread_mutex_unlock(&v->lock);
-		work_free(w);
-		/* Used runners are replaced after the verdict is out, so as not to delay it. */
-		runner_pool_refill(v->s.runners);
-		if (on) gpu_runners_refill(on);
-		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
+	return w;
+}
+
+static void work_do(struct verifier *v, struct verify_gpu *on, struct work *w)
+{
+	/* Judging takes long, so it runs without the lock. */
+	struct verdict d = {0};
+	judge(v, on, w, &d);
+	pthread_mutex_lock(&v->lock);
+	publish(v, w, &d);
+	pthread_mutex_unlock(&v->lock);
+	work_free(w);
+	/* Used runners are replaced after the verdict is out, so as not to delay it. */
+	runner_pool_refill(v->s.runners);
+	if (on) gpu_runners_refill(on);
+}
+
+static void *worker_main(void *arg)
+{
+	struct verifier *v = arg;
+	/* GPUs are given to threads in turn. */
+	struct verify_gpu *on = v->s.ngpus ? &v->s.gpus[atomic_fetch_add(&v->nstarted, 1) % v->s.ngpus] : NULL;
+	for (bool is_over = false; !is_over;) {
+		/* Who waits for work has a seat already, so that no more of it is begun than there are. */
+		seats_take(&v->s.seats);
+		struct work *w = work_next(v);
+		if (w) work_do(v, on, w);
+		is_over = !w;
+		seats_leave(&v->s.seats);
+	}
 	return NULL;
 }
 
@@ -384,16 +399,20 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	return rc ? rc : zygote_create(v->places.root, v->places.library, "timer", false, &v->s.timer, err);
 }
 
-/* How many candidates are judged at once. Each of them has one process at work at a time, and
- * between two of these nobody runs for a moment, a fifth of its time: so one more is under way for
- * each four processors. One processor has one, in the order of submission, and a GPU's candidates
- * wait for the GPU anyway. */
-static int judges(const struct verify_options *o)
+/* How many candidates are under way at once, and how many of them at work. Each has one process at
+ * work at a time, and between two of these nobody runs for a moment, a fifth of its time: so
+ * without a GPU one more is at work for each four processors. One processor has one, in the order
+ * of submission. Beside a GPU no more are at work than there are processors, and one more is under
+ * way for each four where they are timed: it has the seat of one that waits for the GPU. Each
+ * thread more is also a context more in the GPU's memory. */
+static void crew_size(const struct verify_options *o, const struct verify_shared *s, int *judges, int *seats)
 {
 	struct device_list gpus;
 	int processors = o->threads > 0 ? o->threads : cpu_count();
-	bool is_alone = processors == 1 || setup_devices(o->device, &gpus, NULL) || gpus.count;
-	return is_alone ? processors : processors + (processors + 3) / 4;
+	bool has_gpu = !setup_devices(o->device, &gpus, NULL) && gpus.count;
+	bool is_alone = processors == 1 || (has_gpu && !s->time_repeats);
+	*judges = is_alone ? processors : processors + (processors + 3) / 4;
+	*seats = has_gpu ? processors : *judges;
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -451,7 +470,9 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
 	v->known = xcalloc(v->nknown, sizeof *v->known);
 	v->known_heads = xcalloc(v->nknown, sizeof *v->known_heads);
-	int threads = judges(o);
+	int threads, seats;
+	crew_size(o, &v->s, &threads, &seats);
+	seats_create(&v->s.seats, seats);
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	if (!rc) rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);
@@ -523,6 +544,7 @@ void verifier_free(struct verifier *v)
 	pthread_mutex_destroy(&v->ready_lock);
 	pthread_mutex_destroy(&v->s.times_lock);
 	pthread_cond_destroy(&v->has_work);
+	seats_destroy(&v->s.seats);
 	if (v->finished_fd >= 0) close(v->finished_fd);
 	free(v->s.versions);
 	free(v->threads);

@@ -16,6 +16,7 @@
 #include "verify/oracle.h"
 #include "verify/reference_cache.h"
 #include "verify/runner_pool.h"
+#include "verify/seats.h"
 #include "verify/verify.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -101,7 +102,8 @@ struct verify_shared {
 	double sanitize_share;   /* of right candidates, chosen by their text */
 	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
 
-	char *versions; /* text for cache keys */
+	char *versions;     /* text for cache keys */
+	struct seats seats; /* of candidates at work */
 	struct verify_times times;
 	pthread_mutex_t times_lock;
 };

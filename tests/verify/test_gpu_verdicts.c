@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "store/store.h"
 #include "task/task.h"
+#include "verify/gpu_lock.h"
 #include "verify/verify.h"
 #include <math.h>
 #include <setjmp.h>
@@ -519,6 +520,33 @@ static void test_timed_alone(void **state)
 	assert_false(path_exists(met));
 }
 
+/* Two processors, and a GPU that somebody else keeps: the two candidates that wait for it let a
+ * third be judged, whose text is no program. */
+static void test_waits_leave_their_seats(void **state)
+{
+	enum { THREADS = 2, THIRD_MS = 100000 };
+	struct verify_options o = {
+		.device = "cuda", .threads = THREADS, .seed = 7, .trace_timeout_ms = 60000, .replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct verdict d;
+	struct err err = {0};
+	int lock;
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	if (gpu_lock_take(NULL, "GPU-pretended-0", true, COLLECT_MS, &lock, &err)) fail_msg("%s", err.text);
+	kind_submit(v, "timed", "where(x > 0.25, x * 3.0, x * 0.5)", false);
+	kind_submit(v, "timed", "where(x > 0.25, x * 3.0, x * 1.5)", false);
+	kind_submit(v, "no name", "where(x > 0.25, x * 3.0, x * 2.5)", false);
+	int64_t id, first[THREADS];
+	if (verifier_collect(v, THIRD_MS, &id, &d, &err)) fail_msg("while the GPU is kept: %s", err.text);
+	gpu_lock_release(lock);
+	if (d.class != VERDICT_INVALID) fail_msg("%s: %s", d.reason, d.detail);
+	for (int i = 0; i < THREADS; i++) {
+		if (verifier_collect(v, COLLECT_MS, &first[i], &d, &err)) fail_msg("%s", err.text);
+		if (d.class != VERDICT_GENUINE || first[i] >= id) fail_msg("%s: %s", d.reason, d.detail);
+	}
+	verifier_free(v);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -527,6 +555,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_profiles_take_turns),
 		cmocka_unit_test(test_choices),
 		cmocka_unit_test(test_timed_alone),
+		cmocka_unit_test(test_waits_leave_their_seats),
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_final_without_the_tool),
 	};
