@@ -37,11 +37,15 @@ static void release_tape(struct launcher_vm *v)
 	free(v->blocks);
 	free(v->origin);
 	free(v->memory);
+	free(v->held);
+	free(v->held_at);
 	v->nbuffers = 0;
 	v->kernels = NULL;
 	v->cached_of = NULL;
 	v->blocks = v->origin = NULL;
 	v->memory = NULL;
+	v->held = NULL;
+	v->held_at = NULL;
 	v->tape = NULL;
 }
 
@@ -361,6 +365,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	if (o.coverage) vm_coverage_row(o.coverage, trial->is_search);
 	if (o.coverage) vm_coverage_args(o.coverage, kernel, args, o.nargs);
+	if (o.coverage) launcher_vm_hold(v, index, o.coverage, args, o.nargs, own.address, own.ids, own.n);
 	/* Priced sizes have a pattern instead of data, and a sample of their programs runs. */
 	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
 	if (v->pattern) {

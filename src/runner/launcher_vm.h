@@ -23,12 +23,15 @@ struct launcher_vm {
 	int64_t memory_bytes;
 	int ncached;
 	struct cached_kernel *cached;
-	struct vm_kernel **kernels;    /* (tape->nkernels), owned by cached */
-	int *cached_of;                /* (tape->nkernels): into cached */
-	uint8_t **blocks;              /* (tape->nbuffers): canary, data, canary */
-	uint8_t **origin;              /* (tape->nbuffers) */
-	struct vm_buffer *memory;      /* (tape->nbuffers) */
-	struct vm_followed *followed;  /* (tape->nbuffers), in a trial that asks what launches do not use; else NULL */
+	struct vm_kernel **kernels;   /* (tape->nkernels), owned by cached */
+	int *cached_of;               /* (tape->nkernels): into cached */
+	uint8_t **blocks;             /* (tape->nbuffers): canary, data, canary */
+	uint8_t **origin;             /* (tape->nbuffers) */
+	struct vm_buffer *memory;     /* (tape->nbuffers) */
+	struct vm_followed *followed; /* (tape->nbuffers), in a trial that asks what launches do not use; else NULL */
+	struct vm_held *held;         /* (tape->nbuffers): what launches alone leave there; NULL until a trial asks */
+	int *held_at;                 /* (tape->nrows): held_changes when the row was looked at; 0: never */
+	int held_changes;
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
 	struct vm_progress progress;   /* of all launches so far */
 	int trials;                    /* so far: each lays buffers out in another way */
@@ -51,6 +54,10 @@ void launcher_vm_unread_report(const struct launcher_vm *v, struct runner_covera
 
 /* Where a kernel of the tape records its sides; made when it is first asked for. */
 struct vm_coverage *launcher_vm_coverage(struct launcher_vm *v, int kernel);
+/* Before the launch of a row that is recorded in c: what it may leave in the buffers behind its
+ * arguments. address (n): where buffers ids[i] of the tape lie in this launch. */
+void launcher_vm_hold(struct launcher_vm *v, int row, struct vm_coverage *c, const struct vm_arg *args, int nargs,
+	const uint64_t *address, const int *ids, int n);
 /* What the trial showed of the tape's kernels, each once; the next trial starts afresh. */
 void launcher_vm_coverage_report(struct launcher_vm *v, struct runner_coverage *out);
 /* As launcher.h has aim and turn. */

@@ -2,6 +2,7 @@
  * asked of one such site: an aim at it, and its gate turned (vm.h). */
 #include "runner/launcher_vm.h"
 #include "base/base.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 
 #define RUNNER_SITE_STRIDE 65536 /* between the sites of two kernels */
@@ -11,6 +12,39 @@ struct vm_coverage *launcher_vm_coverage(struct launcher_vm *v, int kernel)
 	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
 	if (!c->coverage) c->coverage = vm_coverage_create(c->kernel);
 	return c->coverage;
+}
+
+/* Temporaries that launches alone write; what torch or the host writes, or
+ * gives, may be anything. */
+static void held_create(struct launcher_vm *v)
+{
+	const struct tape *t = v->tape;
+	v->held = xcalloc((size_t)t->nbuffers + 1, sizeof *v->held);
+	v->held_at = xcalloc((size_t)t->nrows + 1, sizeof *v->held_at);
+	v->held_changes = 1;
+	bool has_library = false;
+	for (int i = 0; i < t->nrows; i++) has_library |= t->rows[i].kind == TAPE_LIBRARY;
+	for (int b = 0; b < t->nbuffers; b++)
+		if (t->buffers[b].kind != TAPE_TEMP || has_library) v->held[b].state = HELD_ANYTHING;
+	for (int i = 0; i < t->nrows; i++)
+		if (t->rows[i].kind == TAPE_FILL || t->rows[i].kind == TAPE_COPY)
+			v->held[t->rows[i].dst.buffer].state = HELD_ANYTHING;
+}
+
+void launcher_vm_hold(struct launcher_vm *v, int row, struct vm_coverage *c, const struct vm_arg *args, int nargs,
+	const uint64_t *address, const int *ids, int n)
+{
+	struct vm_held *held[2 * TAPE_ARGS_MAX + 1] = {0};
+	const struct vm_kernel *kernel = v->kernels[v->tape->rows[row].kernel];
+	if (!v->held) held_create(v);
+	/* The same again, and the same comes of it. */
+	if (v->held_at[row] == v->held_changes) return;
+	for (int i = 0; i < nargs; i++)
+		for (int b = 0; b < n && vm_kernel_arg_is_pointer(kernel, i); b++)
+			if (address[b] >> TAPE_ADDRESS_SHIFT == (uint64_t)args[i].i >> TAPE_ADDRESS_SHIFT)
+				held[i] = &v->held[ids[b]];
+	v->held_changes += vm_coverage_held(c, held, nargs);
+	v->held_at[row] = v->held_changes;
 }
 
 static void site_report(const struct vm_site *s, int id, int kernel, struct runner_coverage *out)

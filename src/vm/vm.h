@@ -271,6 +271,7 @@ struct vm_site {
 	int64_t seen;          /* how many there were until there were several */
 	uint8_t turn;          /* enum vm_turn */
 	bool is_bounded;       /* a comparison with an end of its range: it says nothing */
+	bool is_decided;       /* by what launches left in memory (vm_coverage_held): nor does it */
 	enum elem result_elem; /* and its type */
 	uint8_t number;        /* enum vm_gate_number */
 	uint8_t moved;         /* number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
@@ -303,6 +304,19 @@ int vm_coverage_sites(struct vm_coverage *c, const struct vm_site **out);
 /* Before each launch too: numbers that it is given, of which poles may be bounded. */
 struct vm_arg;
 void vm_coverage_args(struct vm_coverage *c, const struct vm_kernel *k, const struct vm_arg *args, int nargs);
+/* What launches left in a buffer, as far as their programs alone say. */
+enum vm_held_state { HELD_NOTHING, HELD_NUMBERS, HELD_ANYTHING };
+struct vm_held {
+	enum vm_held_state state;
+	enum elem elem; /* HELD_NUMBERS: their type; none is below lo or above hi */
+	double lo;
+	double hi;
+	bool may_be_nan;
+};
+/* Before each launch too: held[i] is of the buffer that argument i points into, NULL where it is no
+ * pointer, and becomes what the buffer may hold when the launch has ended. Whether anything did
+ * not hold that before. */
+bool vm_coverage_held(struct vm_coverage *c, struct vm_held *const *held, int nargs);
 /* Different numbers that one operand of a comparison was in all trials, though the other's were
  * not; how many there are. */
 int vm_site_fixed(const struct vm_site *s, double out[VM_FIXED_MAX]);
@@ -310,7 +324,7 @@ const char *vm_site_kind_name(enum vm_site_kind kind);
 /* Gates: results of mixed data (products and bits of it, so that no search comes nearer to a value)
  * that were the same in all lanes of all launches, though what they are made of was not. How many,
  * and the line of the first. */
-int vm_coverage_gates(const struct vm_coverage *c, int *line);
+int vm_coverage_gates(struct vm_coverage *c, int *line);
 /* From here on launches run as if each gate had another result: the other bit, or the least other
  * number; all bits turned. */
 enum vm_turn { TURN_NONE, TURN_LEAST, TURN_ALL };

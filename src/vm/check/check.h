@@ -194,6 +194,8 @@ void vm_plan_make(const struct vm_kernel *k, struct vm_program *p);
 void vm_plan_release(struct vm_program *p);
 
 /* ---- check_early.c ---- */
+/* (nvalues), heap: arguments that each value can come from. */
+struct vm_roots *vm_roots_find(const struct vm_kernel *k, const struct vm_program *p);
 /* roots: (nvalues). */
 void vm_early_find(struct vm_program *p, const struct vm_roots *roots);
 
@@ -295,7 +297,10 @@ struct vm_coverage {
 	int npoles;
 	bool is_settled;         /* which poles some input may meet is known, of these numbers: */
 	struct vm_span *spans;   // (nvalues): what arguments were in all launches; NULL: there are no poles
-	int nopen;               /* joints that some side is left of */
+	const struct vm_kernel *kernel;
+	struct vm_held *held;   // (kernel->nargs): what memory behind each held in all launches
+	bool is_held_new;       /* since gates were asked whether it decides them */
+	int nopen;              /* joints that some side is left of */
 	int njoints;
 	struct vm_joint *joints;
 	uint8_t *joint_marks;   // (ninstrs): JOINT_ bits; NULL: there are no joints
@@ -344,8 +349,13 @@ void vm_sum_pairs(struct vm_ctx *c, const struct vm_instr *in, const struct vm_s
 /* Looks at the operands of a comparison. */
 void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t n);
 /* ---- check_range.c ---- */
-/* Marks, of (nvalues), the numbers that are one and the same whatever memory holds. */
-void vm_still_find(const struct vm_program *p, bool *still);
+/* Marks, of (nvalues), the numbers that are one and the same whatever memory holds; roots (nvalues)
+ * and held, by argument: whatever of that memory holds. NULL: nothing is known of it. */
+void vm_still_find(const struct vm_program *p, const struct vm_roots *roots, const struct vm_held *held, bool *still);
+/* What the program may store through each argument, joined to what is held there; held: as
+ * vm_coverage_held has it. Whether that is more than before. */
+bool vm_held_join(struct vm_held *to, const struct vm_held *by);
+bool vm_stored_find(const struct vm_program *p, const struct vm_roots *roots, struct vm_held *const *held, int nargs);
 /* Marks, of (ninstrs), the instructions whose result LLVM leaves open in all lanes, as far as the
  * program alone says so. */
 void vm_undefined_find(const struct vm_program *p, bool *is_open);

@@ -279,6 +279,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	c->first = p->instrs;
 	c->ninstrs = p->ninstrs;
 	c->program = p;
+	c->kernel = k;
 	memset(maker, 0xff, ((size_t)p->nvalues + 1) * sizeof *maker);
 	memset(c->at, 0xff, ((size_t)p->ninstrs + 1) * sizeof *c->at);
 	for (int i = 0; i < p->ninstrs; i++)
@@ -333,6 +334,7 @@ void vm_coverage_free(struct vm_coverage *c)
 	vm_sums_free(c);
 	vm_gates_free(c);
 	free(c->spans);
+	free(c->held);
 	free(c->sites);
 	free(c->at);
 	free(c);

@@ -53,8 +53,7 @@ static bool roots_step(const struct vm_program *p, const struct vm_instr *in, st
 	return changed;
 }
 
-/* (nvalues), heap */
-static struct vm_roots *find_roots(const struct vm_kernel *k, const struct vm_program *p)
+struct vm_roots *vm_roots_find(const struct vm_kernel *k, const struct vm_program *p)
 {
 	struct vm_roots *roots = xcalloc((size_t)p->nvalues + 1, sizeof *roots);
 	for (int i = 0; i < MIN(k->nargs, TAPE_ARGS_MAX); i++) roots[k->arg_values[i]].args[i / 64] |= 1ull << (i % 64);
@@ -180,7 +179,7 @@ static void find_watched(struct vm_program *p)
 
 void vm_plan_make(const struct vm_kernel *k, struct vm_program *p)
 {
-	struct vm_roots *roots = find_roots(k, p);
+	struct vm_roots *roots = vm_roots_find(k, p);
 	find_written(p, roots);
 	vm_early_find(p, roots);
 	free(roots);

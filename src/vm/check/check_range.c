@@ -398,23 +398,43 @@ static struct range reduced(const struct vm_instr *in, struct range a)
 	}
 }
 
-static struct range loaded(const struct vm_program *p, const struct vm_instr *in, const struct range *of)
+/* What is known of memory: held by argument, and from which of these a pointer comes. */
+struct memory {
+	const struct vm_roots *roots;   // (nvalues)
+	const struct vm_held *held;
+};
+
+/* What the one argument's memory holds that a pointer comes from, where launches alone wrote it;
+ * NULL where it is not one, or not known. */
+static const struct vm_held *held_behind(const struct memory *m, int pointer, enum elem e)
+{
+	if (!m) return NULL;
+	const struct vm_roots *r = &m->roots[pointer];
+	if (r->from_memory || __builtin_popcountll(r->args[0]) + __builtin_popcountll(r->args[1]) != 1) return NULL;
+	const struct vm_held *h = &m->held[r->args[0] ? __builtin_ctzll(r->args[0]) : 64 + __builtin_ctzll(r->args[1])];
+	return h->state == HELD_NUMBERS && h->elem == e ? h : NULL;
+}
+
+static struct range loaded(
+	const struct vm_program *p, const struct vm_instr *in, const struct range *of, const struct memory *m)
 {
 	enum elem e = (enum elem)in->result_elem;
-	struct range r = anything(e);
-	if (!elem_is_float(e)) return r;
+	const struct vm_held *h = held_behind(m, src_id(p, in, 0), e);
+	if (!h && !elem_is_float(e)) return anything(e);
 	/* Finite: no other inputs are judged, and a launch that writes what is not for another to read
 	 * is looked at where it makes it (an end of a quotient, a large trial). */
-	r = make(-formats[e].largest, formats[e].largest, false);
-	/* What lanes get that read nothing. */
+	struct range r = make(-formats[e].largest, formats[e].largest, false);
+	if (h) r = make(h->lo, h->hi, h->may_be_nan);
+	/* What lanes get that read nothing: 0, where nobody says otherwise. */
+	if (in->nsrc == 2) r = either(r, make(0, 0, false));
 	for (int s = 1; s < in->nsrc; s++)
 		if (p->values[src_id(p, in, s)].elem == e) r = either(r, of[src_id(p, in, s)]);
 	return r;
 }
 
 /* The result of an instruction whose operands have ranges. */
-static struct range result_range(
-	const struct vm_program *p, const struct vm_instr *in, const struct range *of, const struct power *powers)
+static struct range result_range(const struct vm_program *p, const struct vm_instr *in, const struct range *of,
+	const struct power *powers, const struct memory *m)
 {
 	struct range a[3] = {{0}};
 	enum elem e = p->values[dst_id(p, in, 0)].elem;
@@ -431,7 +451,7 @@ static struct range result_range(
 	case OP_CAT:
 	case OP_JOIN: return either(a[0], a[1]);
 	case OP_REDUCE: return reduced(in, a[0]);
-	case OP_LOAD: return loaded(p, in, of);
+	case OP_LOAD: return loaded(p, in, of, m);
 	case OP_DOT: {
 		/* Overflow is the reference's too, whose terms these are. */
 		bool is_positive = in->nsrc > 2 && a[0].lo >= 0 && a[1].lo >= 0 && a[2].lo >= 0;
@@ -454,7 +474,7 @@ static bool widen(struct range *r, struct range by, bool has_patience)
 }
 
 static bool walk_step(const struct vm_program *p, const struct vm_instr *in, struct range *of,
-	const struct power *powers, bool has_patience)
+	const struct power *powers, const struct memory *m, bool has_patience)
 {
 	bool changed = false;
 	if (in->op == OP_MOVE) {
@@ -467,7 +487,7 @@ static bool walk_step(const struct vm_program *p, const struct vm_instr *in, str
 	for (int d = 0; d < in->ndst; d++) {
 		int id = dst_id(p, in, d);
 		bool is_first = d == 0 || in->op == OP_SPLIT;
-		struct range r = is_first ? result_range(p, in, of, powers) : anything(p->values[id].elem);
+		struct range r = is_first ? result_range(p, in, of, powers, m) : anything(p->values[id].elem);
 		changed |= widen(&of[id], r, has_patience);
 	}
 	return changed;
@@ -483,8 +503,9 @@ static void constants_put(const struct vm_program *p, struct range *of)
 	}
 }
 
-/* (nvalues), heap. spans: of (nvalues), what arguments are known to be; NULL: anything. */
-static struct range *ranges_find(const struct vm_program *p, const struct vm_span *spans)
+/* (nvalues), heap. spans: of (nvalues), what arguments are known to be; NULL: anything. m: NULL:
+ * nothing is known of memory. */
+static struct range *ranges_find(const struct vm_program *p, const struct vm_span *spans, const struct memory *m)
 {
 	struct range *of = xcalloc((size_t)p->nvalues + 1, sizeof *of);
 	bool *is_made = xcalloc((size_t)p->nvalues + 1, sizeof *is_made);
@@ -500,26 +521,85 @@ static struct range *ranges_find(const struct vm_program *p, const struct vm_spa
 	bool changed = true;
 	for (int walk = 0; changed; walk++) {
 		changed = false;
-		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, powers, walk < PATIENCE);
+		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, powers, m, walk < PATIENCE);
 	}
 	free(powers);
 	free(is_made);
 	return of;
 }
 
-void vm_still_find(const struct vm_program *p, bool *still)
+void vm_still_find(const struct vm_program *p, const struct vm_roots *roots, const struct vm_held *held, bool *still)
 {
-	struct range *of = ranges_find(p, NULL);
+	struct range *of = ranges_find(p, NULL, held ? &(struct memory){roots, held} : NULL);
 	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
 	free(of);
 }
 
 void vm_spans_find(const struct vm_program *p, struct vm_span *spans)
 {
-	struct range *of = ranges_find(p, spans);
+	struct range *of = ranges_find(p, spans, NULL);
 	for (int i = 0; i < p->nvalues; i++)
 		spans[i] = of[i].is ? (struct vm_span){of[i].lo, of[i].hi} : (struct vm_span){-INFINITY, INFINITY};
 	free(of);
+}
+
+/* ---- what launches leave in memory ---- */
+
+static bool held_join(struct vm_held *to, struct vm_held by)
+{
+	if (to->state == HELD_ANYTHING || by.state == HELD_NOTHING) return false;
+	if (to->state == HELD_NOTHING) {
+		*to = by;
+		return true;
+	}
+	if (by.state == HELD_ANYTHING || by.elem != to->elem) {
+		to->state = HELD_ANYTHING;
+		return true;
+	}
+	bool is_more = by.lo < to->lo || by.hi > to->hi || (by.may_be_nan && !to->may_be_nan);
+	to->lo = fmin(to->lo, by.lo);
+	to->hi = fmax(to->hi, by.hi);
+	to->may_be_nan |= by.may_be_nan;
+	return is_more;
+}
+
+bool vm_held_join(struct vm_held *to, const struct vm_held *by) { return held_join(to, *by); }
+
+/* Through every argument that the pointer can come from, or through all. */
+static bool stored_join(const struct vm_roots *r, struct vm_held *const *held, int nargs, struct vm_held by)
+{
+	bool is_any = r->from_memory || !(r->args[0] | r->args[1]), changed = false;
+	for (int i = 0; i < nargs; i++) {
+		bool is_root = i < 128 && (r->args[i / 64] >> (i % 64) & 1);
+		/* A number that became an address. */
+		is_any |= is_root && !held[i];
+		if (is_root && held[i]) changed |= held_join(held[i], by);
+	}
+	for (int i = 0; is_any && i < nargs; i++)
+		if (held[i]) changed |= held_join(held[i], (struct vm_held){.state = HELD_ANYTHING});
+	return changed;
+}
+
+bool vm_stored_find(const struct vm_program *p, const struct vm_roots *roots, struct vm_held *const *held, int nargs)
+{
+	struct vm_held *now = xcalloc((size_t)nargs + 1, sizeof *now);
+	for (int i = 0; i < nargs; i++) now[i] = held[i] ? *held[i] : (struct vm_held){.state = HELD_ANYTHING};
+	struct range *of = ranges_find(p, NULL, &(struct memory){roots, now});
+	bool changed = false;
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op != OP_STORE && in->op != OP_ATOMIC_RMW && in->op != OP_ATOMIC_CAS) continue;
+		struct vm_held by = {.state = HELD_ANYTHING};
+		int value = in->op == OP_STORE ? src_id(p, in, 1) : 0;
+		enum elem e = p->values[value].elem;
+		/* A sum in memory, and what no walk came to, may be anything. */
+		if (in->op == OP_STORE && of[value].is && (elem_is_float(e) || elem_is_int(e)))
+			by = (struct vm_held){HELD_NUMBERS, e, of[value].lo, of[value].hi, of[value].nan};
+		changed |= stored_join(&roots[src_id(p, in, 0)], held, nargs, by);
+	}
+	free(of);
+	free(now);
+	return changed;
 }
 
 /* ---- what has no result ---- */
@@ -625,7 +705,7 @@ static bool is_undefined(const struct known *k, const struct vm_instr *in)
 void vm_undefined_find(const struct vm_program *p, bool *is_open)
 {
 	size_t n = (size_t)p->nvalues + 1;
-	struct known k = {p, ranges_find(p, NULL), xcalloc(n, sizeof(bool)), xcalloc(n, sizeof(int))};
+	struct known k = {p, ranges_find(p, NULL, NULL), xcalloc(n, sizeof(bool)), xcalloc(n, sizeof(int))};
 	nans_find(&k);
 	makers_find(&k);
 	for (int i = 0; i < p->ninstrs; i++) is_open[i] = is_undefined(&k, &p->instrs[i]);

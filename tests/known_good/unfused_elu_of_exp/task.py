@@ -1,0 +1,12 @@
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.elu(torch.exp(x))
+
+def get_inputs():
+    return [torch.randn(64, 300)]
+
+def get_init_inputs():
+    return []
