@@ -3,7 +3,8 @@
 # recipes/study/contrast.yaml has the protocol.
 #
 # usage: bench/learning/contrast.sh DIR data
-#            tasks, and verdicts on the kernels that prompts may show: DIR/shown.jsonl
+#            tasks, verdicts on five kernels of each, what prompts may show and what is learnt:
+#            DIR/shown.jsonl, DIR/learnt.jsonl
 #        bench/learning/contrast.sh DIR ARM SEED SECONDS [RL]
 #            fits for SECONDS (0: the demo's start as it is), trains by reinforcement for RL seconds
 #            behind that, and evaluates: DIR/ARM-SEED; contrast behind plain says the difference
@@ -11,7 +12,8 @@
 # Arms: plain, contrast.
 # What is there from an earlier start is not made again.
 # Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), TRAIN (tasks to fit, 100),
-# TEST (tasks of an evaluation, 48), SAMPLES (4), VARIANTS (kernels in a prompt, 3)
+# TEST (tasks of an evaluation, 48), SAMPLES (4), VARIANTS (kernels in a prompt, 3), DEVICE (where
+# the fit runs, cpu), STEPS (of the fit instead of SECONDS), WORKERS (threads of data, 1)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -23,16 +25,17 @@ side() { "$python" bench/learning/contrast_rows.py "$@"; }
 
 data() {
 	[ -e "$dir/tasks.jsonl" ] || side data $pairs "$dir" "${TRAIN:-100}" "${TEST:-48}"
-	[ -e "$dir/shown.jsonl" ] || "$hone" eval --policy_answers "$dir/answers.jsonl" --tasks "$dir/tasks.jsonl" --split "" --num_samples 3 \
-		--num_correct_trials 1 --verify_threads 1 --store "$dir/cache.db" --out "$dir/shown.jsonl"
+	[ -e "$dir/judged.jsonl" ] || "$hone" eval --policy_answers "$dir/answers.jsonl" --tasks "$dir/tasks.jsonl" --split "" --num_samples 5 \
+		--num_correct_trials 1 --verify_threads "${WORKERS:-1}" --store "$dir/cache.db" --out "$dir/judged.jsonl"
+	side choose "$dir"
 }
 train() { # the last folder of a model is $model
 	if [ "$seconds" != 0 ]; then
 		[ -e "$out/asked.jsonl" ] || "$hone" eval --policy_command "$python bench/learning/contrast_rows.py record $out/asked.jsonl" "${template[@]}" \
 			"${variants[@]}" --tasks "$dir/train.jsonl" --split "" --no-judge --out "$out/none.jsonl"
-		side pairs $pairs "$out/asked.jsonl" "$out/pairs.jsonl"
+		side pairs "$dir/learnt.jsonl" "$out/asked.jsonl" "$out/pairs.jsonl"
 		[ -d "$out/fit/final" ] || "$hone" sft --recipe recipes/study/contrast.yaml --seed "$seed" --threads 1 --model "$model" --data "$out/pairs.jsonl" \
-			--max_seconds "$seconds" --output_dir "$out/fit"
+			--device "${DEVICE:-cpu}" --max_seconds "$seconds" --max_steps "${STEPS:-0}" --output_dir "$out/fit"
 		model=$out/fit/final
 	fi
 	if [ "$rl" != 0 ]; then
@@ -61,6 +64,9 @@ plain | contrast)
 	train
 	evaluate
 	;;
-table) side table "$dir"/*-[0-9]*/test.jsonl ;;
+table)
+	side table "$dir"/*-[0-9]*/test.jsonl
+	"$python" bench/learning/study_table.py "$dir" test
+	;;
 *) usage ;;
 esac

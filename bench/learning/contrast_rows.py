@@ -1,15 +1,18 @@
 """What the study of contrastive prompts (contrast.sh) needs beside hone.
 
-    contrast_rows.py data PAIRS DIR TRAIN TEST   tasks, and three answers of different speed to each
+    contrast_rows.py data PAIRS DIR TRAIN TEST   tasks, and five answers of different speed to each
+    contrast_rows.py choose DIR                  of those, judged: what is shown, and what is learnt
     contrast_rows.py record OUT                  a policy command that writes down what it is asked
-    contrast_rows.py pairs PAIRS ASKED OUT       those questions with the reference answers
+    contrast_rows.py pairs LEARNT ASKED OUT      those questions with what is learnt
     contrast_rows.py table FILE...               rows of `hone eval --out`: solved, and how fast
 
 PAIRS are pairs of the mid-end: a kernel with a launch an operator, and the fused one as the answer.
-Shown are the former, and the fused one in blocks of 16 and of 64; the answer itself, in blocks of
-1,024, is not, so that nothing shown is what the fit asks for."""
-import gzip, json, math, os, sys
+Answers to a task are the former, and the fused one in blocks of 16, 64, 256 and 1,024. What is
+learnt is the fastest of them; shown are the one with a launch an operator and two of the others,
+drawn by the task's name: so nothing shown is what the fit asks for, and that is faster than it."""
+import gzip, hashlib, json, math, os, sys
 
+BLOCKS = (16, 64, 256, 1024)
 SHOWN_MAX = 2860   # characters of the three kernels: with 270 tokens of an answer they fit 1,536 positions
 
 
@@ -44,14 +47,32 @@ def data(pairs, folder, train, test):
         if r["name"] in chosen:
             fused = r["completion"]
             block = code_of(fused).split("BLOCK=")[-1].split(")")[0]
-            small = [fused.replace(f"BLOCK={block})", f"BLOCK={b})").replace(f"cdiv(n, {block})", f"cdiv(n, {b})")
-                     for b in (16, 64)]
-            for n, text in enumerate((f"```python\n{r['kernel']}```\n", *small)):
+            forms = [fused.replace(f"BLOCK={block})", f"BLOCK={b})").replace(f"cdiv(n, {block})", f"cdiv(n, {b})")
+                     .replace(f"takes {block} ", f"takes {b} ") for b in BLOCKS]
+            for n, text in enumerate((f"```python\n{r['kernel']}```\n", *forms)):
                 answers.append({"task": r["name"], "sample": n, "answer": text})
     for split, part in tasks.items():
         write(f"{folder}/{split}.jsonl", part)
     write(f"{folder}/tasks.jsonl", tasks["train"] + tasks["test"])
     write(f"{folder}/answers.jsonl", answers)
+
+
+def choose(folder):
+    answers = {(a["task"], a["sample"]): a["answer"] for a in rows(f"{folder}/answers.jsonl")}
+    by_task, shown, learnt = {}, [], []
+    for r in rows(f"{folder}/judged.jsonl"):
+        if r["verdict"]["verdict"] == "genuine" and r["verdict"].get("cost_s"):
+            by_task.setdefault(r["task"], []).append(r)
+    for task, judged in by_task.items():
+        if len(judged) < 1 + len(BLOCKS):
+            continue
+        best = min(judged[1:], key=lambda r: r["verdict"]["cost_s"])
+        others = [r for r in judged[1:] if r is not best]
+        others.pop(hashlib.sha256(task.encode()).digest()[0] % len(others))
+        shown += [judged[0], *others]
+        learnt.append({"name": task, "completion": answers[task, best["sample"]]})
+    write(f"{folder}/learnt.jsonl", learnt)
+    write(f"{folder}/shown.jsonl", shown)
 
 
 def record(out):
@@ -65,7 +86,8 @@ def record(out):
 
 def pairs(known, asked, out):
     said = {r["name"]: r["completion"] for r in rows(known)}
-    write(out, [{"prompt": r["prompt"] + "\n", "completion": said[r["task"]], "split": "train"} for r in rows(asked)])
+    write(out, [{"prompt": r["prompt"] + "\n", "completion": said[r["task"]], "split": "train"}
+                for r in rows(asked) if r["task"] in said])
 
 
 def table(files):
@@ -94,4 +116,4 @@ def table(files):
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
-    {"data": data, "record": record, "pairs": pairs, "table": lambda *f: table(f)}[what](*rest)
+    {"data": data, "choose": choose, "record": record, "pairs": pairs, "table": lambda *f: table(f)}[what](*rest)

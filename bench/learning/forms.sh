@@ -1,7 +1,7 @@
 #!/bin/bash
 # Studies of what an answer looks like (docs/results.md): all arms of one study begin at the same
-# model, see the same tasks and train for the same time on one thread. That is not the same number
-# of tokens: in study ir 209 s were 1.69 M of Python and 1.19 M of IR.
+# model, see the same tasks and train for the same time on one thread, or, with STEPS and SECONDS 0,
+# for the same number of steps, each of which is a pack of 2,048 tokens.
 #
 # usage: bench/learning/forms.sh DIR STUDY start
 #            pairs and models that the arms share (DIR/STUDY)
@@ -16,7 +16,8 @@
 # turns: is a second turn worth more than a second sample? Arm turns: no training, so that SECONDS
 #     is without meaning.
 # Environment: HONE (build/release/hone), LIMIT (tasks of an evaluation, 0: all), SAMPLES (4),
-# PYTHON (build/venv/bin/python), WORKERS (threads of start)
+# PYTHON (build/venv/bin/python), WORKERS (threads of start), STEPS (of a fit; 0: SECONDS alone),
+# DEVICE (where fits run, cpu)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -41,7 +42,8 @@ start_ir() { # one tokenizer, made of both forms
 start_turns() { :; }
 
 fit() { # MODEL RECIPE DATA SECONDS FOLDER
-	[ -d "$5/final" ] || "$hone" sft --recipe recipes/study/$2.yaml --seed "$seed" --threads 1 --model "$1" --data "$3" --max_seconds "$4" --output_dir "$5"
+	[ -d "$5/final" ] || "$hone" sft --recipe recipes/study/$2.yaml --seed "$seed" --threads 1 --model "$1" --data "$3" --max_seconds "$4" \
+		--max_steps "${STEPS:-0}" --device "${DEVICE:-cpu}" --output_dir "$5"
 }
 evaluate() { # MODEL OPTIONS...
 	local model=$1; shift

@@ -16,7 +16,7 @@
 # What is there from an earlier start is not made again.
 # Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), TRAIN (kernels to fit,
 # 22), POINTS (of each of their spaces, 1000: all), JOBS (processes of data, 1), TEST (files of
-# kernels to search over, *)
+# kernels to search over, *), DEVICE (where the fit runs, cpu), STEPS (of it; 0: SECONDS alone)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -42,7 +42,7 @@ fit() {
 	mkdir -p "$dir/fit"
 	side pairs "$dir/fit/pairs.jsonl" "$dir"/train/*.json
 	[ -d "$dir/fit/final" ] || "$hone" sft --recipe recipes/study/search.yaml --seed 1 --threads 1 --model recipes/demo/start --data "$dir/fit/pairs.jsonl" \
-		--max_seconds "$1" --output_dir "$dir/fit"
+		--device "${DEVICE:-cpu}" --max_seconds "$1" --max_steps "${STEPS:-0}" --output_dir "$dir/fit"
 }
 model=(--search policy --prompt_template recipes/prompts/small-backend.txt --chat_template plain --threads 1 --max_completion_length 40 --temperature 0.7)
 search() { # OPTIONS...

@@ -1,5 +1,6 @@
-"""The table of a study: greedy results of every arm and seed, differences between arms with 95 %
-intervals by a paired bootstrap over structures.
+"""The table of a study: greedy results of every arm and seed (of several answers to a task
+the share that is genuine), differences between arms with 95 % intervals by a paired
+bootstrap over structures.
 
     study_table.py DIR/STUDY [SPLIT]
 
@@ -19,13 +20,14 @@ DRAWS = 4000
 
 
 def answers(path):
-    """task -> (structure, 1 for a genuine greedy answer, its predicted time)"""
-    out = {}
+    """task -> (structure, share of genuine answers, the predicted time of the last)"""
+    out, judged = {}, collections.defaultdict(list)
     for line in open(path):
         r = json.loads(line)
         v = r["verdict"]
         if v["verdict"] != "infra":
-            out[r["task"]] = (r["structure"] or r["task"], float(v["verdict"] == "genuine"), v.get("cost_s"))
+            judged[r["task"]].append(v["verdict"] == "genuine")
+            out[r["task"]] = (r["structure"] or r["task"], float(np.mean(judged[r["task"]])), v.get("cost_s"))
     return out
 
 
@@ -178,7 +180,7 @@ def main():
         arms["start"][0] = answers(f"{folder}/start-{split}.jsonl")
     for name in sorted(arms):
         for seed, a in sorted(arms[name].items()):
-            print(f"{name:10s} seed {seed}  greedy {np.mean([x[1] for x in a.values()]):.3f} of {len(a)} tasks, "
+            print(f"{name:10s} seed {seed}  genuine {np.mean([x[1] for x in a.values()]):.3f} of {len(a)} tasks, "
                   f"{len({x[0] for x in a.values()})} structures")
     names = sorted(n for n in arms if n != "start")
     for i, a in enumerate(names):

@@ -138,7 +138,7 @@ def test_table():
     check("the difference is over the tasks that both sides have", "arm - start: seed 1 +0.400 [" in p.stdout,
           p.stdout + p.stderr)
     check("rates are of answers with a verdict",
-          "greedy 0.200 of 5 tasks, 4 structures" in p.stdout and "greedy 0.667 of 6 tasks, 5 structures" in p.stdout,
+          "genuine 0.200 of 5 tasks, 4 structures" in p.stdout and "genuine 0.667 of 6 tasks, 5 structures" in p.stdout,
           p.stdout)
     p = script("bench/learning/study_picture.py", f"{work}/s2", f"{work}/s2.svg", "start", "top")
     check("an arm without a seed is no picture's", p.returncode != 0, p.stdout)
