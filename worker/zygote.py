@@ -138,7 +138,7 @@ def text_pieces():
         for low, high, _, text in spans:
             for piece in range(-(-low // HUGE_PAGE) * HUGE_PAGE, high - HUGE_PAGE + 1, HUGE_PAGE):
                 f.seek(piece // mmap.PAGESIZE * 8)
-                entries = f.read(HUGE_PAGE // mmap.PAGESIZE * 8)      # a page each; the last bit says whether it is there
+                entries = f.read(HUGE_PAGE // mmap.PAGESIZE * 8)      # of each the last bit says: it is there
                 is_text = text and text[0] < piece + HUGE_PAGE and piece < text[-1]
                 if is_text and sum(byte >> 7 for byte in entries[7::8]) >= TEXT_PAGES:
                     found.append(piece)
