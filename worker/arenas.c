@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ void *PyObject_Malloc(size_t size) WEAK;
 void arenas_join(uint64_t place);
 void arenas_fill(void);
 int memory_aside(void *memory, size_t size, int access, int file, int64_t place);
+int memory_text(void *memory);
 
 static uintptr_t next;  /* where the next arena goes */
 static uintptr_t fresh; /* up to where memory is mapped for arenas to come */
@@ -101,4 +103,23 @@ int memory_aside(void *memory, size_t size, int access, int file, int64_t place)
 	ssize_t written = pwrite(file, memory, size, place);
 	if (written != (ssize_t)size) return written < 0 ? -errno : -ENOSPC;
 	return mmap(memory, size, access, MAP_PRIVATE | MAP_FIXED, file, place) == memory ? 0 : -errno;
+}
+
+/* Puts a copy of a piece of text, of a large page's size and at a multiple of it, in its place: one
+ * large page of this process's own. The step that exchanges them may run in the piece itself. 0 or
+ * -errno. */
+int memory_text(void *memory)
+{
+	char *room = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (room == MAP_FAILED) return -errno;
+	char *copy = (char *)(((uintptr_t)room + HUGE_PAGE - 1) & -HUGE_PAGE);
+	madvise(copy, HUGE_PAGE, MADV_HUGEPAGE);
+	memcpy(copy, memory, HUGE_PAGE);
+	bool is_done = !mprotect(copy, HUGE_PAGE, PROT_READ | PROT_EXEC) &&
+		mremap(copy, HUGE_PAGE, HUGE_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory;
+	int rc = is_done ? 0 : -errno;
+	/* What lies around the copy, and the copy where it could not be moved. */
+	munmap(room, (size_t)(copy - room));
+	munmap(is_done ? copy + HUGE_PAGE : copy, (size_t)(room + 2 * HUGE_PAGE - copy) - (is_done ? HUGE_PAGE : 0));
+	return rc;
 }

@@ -51,6 +51,7 @@ MADV_COLLAPSE = 25
 FOR_GPUS = "/nvidia/"      # in the paths of libraries that a job without a GPU does not run
 LEAST_ASIDE = 1 << 17      # bytes of a table that are worth a mapping, and the share of it that is no library's file
 SHARE_ASIDE = 0.2
+TEXT_PAGES = 32            # of a piece of text that were run: it is worth a large page
 # Who was not told that many will come waits for so many: a single verdict's zygotes have fewer,
 # and the work would not come back.
 JOBS_BEFORE_COLLAPSE = 4
@@ -109,6 +110,46 @@ def put_aside(lib):
             break
         place += size
     os.close(file)
+
+
+def forget_text():
+    """From here on those pages of text alone are in memory that this process runs."""
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    for low, high, access, path, _ in own_regions():
+        if access == "r-xp" and path.startswith("/"):
+            madvise(low, high - low, mmap.MADV_DONTNEED)
+
+
+def text_pieces():
+    """Addresses of pieces of a huge page of which this process has run much: text, and what nobody
+    writes to before and behind it in its file."""
+    spans = []      # [first address, the one behind the last, file, [first address of text, the one behind its last]]
+    for low, high, access, path, _ in own_regions():
+        if access not in ("r-xp", "r--p") or not path.startswith("/"):
+            continue
+        if not spans or spans[-1][1:3] != [low, path]:
+            spans.append([low, high, path, []])
+        spans[-1][1] = high
+        if access == "r-xp":
+            spans[-1][3] += low, high
+    found = []
+    with open("/proc/self/pagemap", "rb") as f:
+        for low, high, _, text in spans:
+            for piece in range(-(-low // HUGE_PAGE) * HUGE_PAGE, high - HUGE_PAGE + 1, HUGE_PAGE):
+                f.seek(piece // mmap.PAGESIZE * 8)
+                entries = f.read(HUGE_PAGE // mmap.PAGESIZE * 8)      # of each the last bit says: it is there
+                is_text = text and text[0] < piece + HUGE_PAGE and piece < text[-1]
+                if is_text and sum(byte >> 7 for byte in entries[7::8]) >= TEXT_PAGES:
+                    found.append(piece)
+    return found
+
+
+def enlarge_text(lib):
+    """Text that jobs will run lies in large pages of this process's own. Of a file a fork has none,
+    and each job would find them again, 16 small ones a fault."""
+    for piece in text_pieces():
+        lib.memory_text(ctypes.c_void_p(piece))
 
 
 class SandboxOptions(ctypes.Structure):
@@ -225,6 +266,8 @@ class Zygote:
         self.control = control
         self.sandbox = Sandbox(library, kind == "timer")
         self.module = importlib.import_module(kind)
+        if has_many:
+            forget_text()
         self.module.warm(WARM_TIMES if has_many else 1)
         read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
         if getattr(self.module, "GPU", False):
@@ -479,6 +522,8 @@ def main():
         zygote = Zygote(control, sys.argv[1], library, bool(sys.argv[3:]))
     except ImportError as error:
         refuse(control, f"{sys.executable}: {error}; HONE_PYTHON names another Python")
+    if sys.argv[3:] and zygote.has_template:
+        enlarge_text(zygote.sandbox.lib)      # as root: a process that was root may not look at its own pages
     zygote.sandbox.call("sandbox_drop_root")
     for path in default_read_paths():
         if not os.access(path, os.R_OK | os.X_OK):

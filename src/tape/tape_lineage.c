@@ -92,14 +92,23 @@ static unsigned tags_of_view(const struct tape_view *v, const uint8_t *origin, s
 {
 	int64_t index[TAPE_DIMS_MAX] = {0}, size = (int64_t)dtype_bytes(v->dtype), at = v->offset_bytes;
 	int64_t count = tape_view_elements(v);
+	/* Rows whose elements lie side by side are looked at as a whole: nearly all have one tag. */
+	bool has_rows = v->ndim && v->stride[v->ndim - 1] == 1;
+	int64_t row = has_rows ? v->shape[v->ndim - 1] : 1;
 	unsigned tags = 0;
 	place->unwritten = place->first = 0;
-	for (int64_t element = 0; element < count; element++) {
-		unsigned own = 0;
-		for (int64_t i = 0; i < size; i++) own |= 1u << origin[at + i];
-		tags |= own;
-		if (own & 1u << TAPE_ORIGIN_NONE && !place->unwritten++) place->first = element;
-		for (int d = v->ndim - 1; d >= 0; d--) {
+	for (int64_t element = 0; element < count; element += row) {
+		const uint8_t *tag = origin + at;
+		bool is_one = !memcmp(tag, tag + 1, (size_t)(row * size - 1));
+		for (int64_t i = 0; i < (is_one ? 1 : row); i++) {
+			unsigned own = 0;
+			for (int64_t k = 0; k < size; k++) own |= 1u << tag[i * size + k];
+			tags |= own;
+			if (!(own & 1u << TAPE_ORIGIN_NONE)) continue;
+			if (!place->unwritten) place->first = element + i;
+			place->unwritten += is_one ? row : 1;
+		}
+		for (int d = v->ndim - 1 - has_rows; d >= 0; d--) {
 			at += v->stride[d] * size;
 			if (++index[d] < v->shape[d]) break;
 			at -= v->stride[d] * size * v->shape[d];

@@ -85,9 +85,10 @@ static inline double smaller(double a, double b) { return b < a ? b : a; }
 
 static inline double scaled(double y, double r, double scale)
 {
-	double distance = fabs(y - r), size = fabs(r) + scale;
-	return distance == 0 ? 0
-						 : distance / size; /* size 0: r and all others are 0, so any other value is infinitely wrong */
+	/* Divided before it is asked: which elements are exact no processor guesses. Size 0: r and all
+	 * others are 0, so any other value is infinitely wrong. */
+	double distance = fabs(y - r), share = distance / (fabs(r) + scale);
+	return distance == 0 ? 0 : share;
 }
 
 static const double SHARES[] = {0.002, 0.02, 0.2, 1.0};
@@ -97,7 +98,7 @@ static inline double scale_in(const struct compare_bound *b, int64_t row, int64_
 {
 	if (b->share_min >= 1) return b->scale;
 	double share = (b->rows ? b->rows[row] : 1) * (b->columns ? b->columns[column] : 1);
-	return b->scale * smaller(1, larger(b->share_min, share));
+	return smaller(b->scale, b->scale * larger(b->share_min, share));
 }
 
 static inline double scale_at(const struct compare_bound *b, int64_t i)
@@ -234,14 +235,21 @@ static double noise_in(const struct compare_output *o, const struct compare_boun
 	return b->scale == 0 ? noise : fmin(noise, NOISE_MAX * PRECISION[precision_of(o->dtype)].floor * b->scale);
 }
 
-/* The scaled error of y, infinity where finiteness differs from what both references allow. */
-static double element_error(double y, double r, double f, double scale)
+/* Of numbers that are not all finite: infinity where finiteness differs from what both references
+ * allow. */
+static double odd_error(double y, double r, double f, double scale)
 {
-	if (isfinite(r) && isfinite(f)) return isfinite(y) ? scaled(y, r, scale) : INFINITY;
+	if (isfinite(r) && isfinite(f)) return INFINITY;
 	if (class_of(y) == class_of(f) && !isfinite(f)) return 0;
 	if (class_of(y) == class_of(r) && !isfinite(r) && isfinite(f)) return 0;
 	double finite = isfinite(r) ? r : f;
 	return isfinite(y) && isfinite(finite) ? scaled(y, finite, scale) : INFINITY;
+}
+
+/* The scaled error of y. */
+static inline double element_error(double y, double r, double f, double scale)
+{
+	return isfinite(r) && isfinite(f) && isfinite(y) ? scaled(y, r, scale) : odd_error(y, r, f, scale);
 }
 
 static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)

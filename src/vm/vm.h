@@ -268,7 +268,9 @@ struct vm_site {
 	bool is_gate;
 	uint8_t results;       /* that were seen over all launches: none, one, 2: several */
 	uint64_t result;       /* the one */
-	int64_t seen;          /* how many there were until there were several */
+	int64_t seen;          /* of many operands: how many there were, of looks at operands that */
+	uint64_t looked;       /* differ from those of the look before: a hash of these */
+	bool is_new;           /* and whether the present look is one */
 	uint8_t turn;          /* enum vm_turn */
 	bool is_bounded;       /* a comparison with an end of its range: it says nothing */
 	bool is_decided;       /* by what launches left in memory (vm_coverage_held): nor does it */

@@ -501,6 +501,19 @@ static void test_lineage_outputs(void **state)
 	t->outputs[0] = (struct tape_view){
 		.buffer = 1, .offset_bytes = 4, .dtype = DTYPE_F32, .ndim = 2, .shape = {1, 2}, .stride = {4, 2}};
 	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OK);
+	/* Elements that nobody wrote are counted one by one in rows that lie side by side: a whole
+	 * row, and one of each row. */
+	struct tape_view rows = {
+		.buffer = 1, .offset_bytes = 0, .dtype = DTYPE_F32, .ndim = 2, .shape = {2, 2}, .stride = {2, 1}};
+	for (int whole = 0; whole < 2; whole++) {
+		t->outputs[0] = rows;
+		memset(tags, TAPE_ORIGIN_KERNEL, sizeof(tags));
+		memset(tags + (whole ? 8 : 4), TAPE_ORIGIN_NONE, 4);
+		memset(tags + 12, TAPE_ORIGIN_NONE, 4);
+		assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OUTPUT_UNWRITTEN);
+		assert_int_equal(place.unwritten, 2);
+		assert_int_equal(place.first, whole ? 2 : 1);
+	}
 	tape_free(t);
 }
 

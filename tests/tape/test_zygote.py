@@ -159,6 +159,34 @@ def test_aside(tap):
               found.stdout + found.stderr[-400:])
 
 
+# Moves all text, that of the step which does it included, and runs it.
+TEXT = """
+import ctypes, mmap, sys
+sys.path.insert(0, "worker")
+import zygote, numpy, numpy.random
+lib = ctypes.PyDLL(sys.argv[1])
+zygote.forget_text()
+numpy.ones((9, 9)).sum(axis=0), sorted(range(9999)), repr(numpy.random.default_rng(1).random(9))
+few = zygote.text_pieces()
+zygote.TEXT_PAGES = 0
+pieces = zygote.text_pieces()
+held = lambda: [ctypes.string_at(piece, zygote.HUGE_PAGE) for piece in pieces]
+then = held()
+zygote.enlarge_text(lib)
+now = [region for region in zygote.own_regions() if region[0] in pieces]
+print(0 < len(few) < len(pieces), len(now) > 0 and all(access == "r-xp" and not path for _, _, access, path, _ in now),
+      not zygote.text_pieces(), then == held(), numpy.random.default_rng(1).integers(9) < 9)
+"""
+
+
+def test_text(tap):
+    """Text that is copied into large pages is what it was, and runs; what never ran stays."""
+    found = subprocess.run([sys.executable, "-c", TEXT, client.LIBRARY], capture_output=True, text=True,
+                           cwd=client.ROOT)
+    tap.check(found.stdout.split() == ["True"] * 5, "text that is copied stays what it was", found.stdout +
+              found.stderr[-400:])
+
+
 def arenas_of(zygote):
     """Where Python's arenas lie in a zygote: the regions above its heap and below all libraries."""
     found = []
@@ -297,6 +325,7 @@ def main():
     test_ends(tap, "many")
     test_template(tap)
     test_aside(tap)
+    test_text(tap)
     test_arenas(tap)
     zygote = client.Zygote("tracer")
     test_no_leak(tap, zygote)

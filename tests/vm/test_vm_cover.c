@@ -14,13 +14,14 @@
 #define STORED "tt.store %q, %r : tensor<8x!tt.ptr<f32>>" AT(9)
 
 /* Launches with `values` in the first buffer, which adds to what the coverage knows. */
-static void launch_as(struct body_kernel *b, struct vm_coverage *c, const float values[N], bool is_search)
+static void launch_as(
+	struct body_kernel *b, struct vm_coverage *c, const float values[N], uint32_t programs, bool is_search)
 {
 	struct vm_report r;
 	struct err err = {0};
 	memcpy(b->buffers[0].data, values, N * sizeof *values);
 	struct vm_launch_options o = {
-		.grid = {1, 1, 1}, .args = b->args, .nargs = 4, .buffers = b->buffers, .nbuffers = 3, .coverage = c};
+		.grid = {programs, 1, 1}, .args = b->args, .nargs = 4, .buffers = b->buffers, .nbuffers = 3, .coverage = c};
 	vm_coverage_begin(c);
 	vm_coverage_row(c, is_search);
 	if (vm_launch(b->k, &o, &r, &err)) fail_msg("%s", err.text);
@@ -28,11 +29,11 @@ static void launch_as(struct body_kernel *b, struct vm_coverage *c, const float 
 }
 static void launch(struct body_kernel *b, struct vm_coverage *c, const float values[N])
 {
-	launch_as(b, c, values, false);
+	launch_as(b, c, values, 1, false);
 }
 static void launch_searched(struct body_kernel *b, struct vm_coverage *c, const float values[N])
 {
-	launch_as(b, c, values, true);
+	launch_as(b, c, values, 1, true);
 }
 
 static struct body_kernel make(const char *body)
@@ -219,6 +220,40 @@ static void test_numbers_that_stay(void **state)
 	assert_int_equal(vm_site_fixed(s, fixed), 0);
 	vm_coverage_free(c);
 	vm_kernel_free(b.k);
+}
+
+/* What a few elements come to is a gate where eight looks found one number, and a look is one whose
+ * elements differ from those before: what eight programs make alike is one, and so is a trial that
+ * comes again. So it is of a reduction of which nothing is left, and of an exponential. */
+static void test_looks_at_other_operands(void **state)
+{
+#define LEAST_OF(type) \
+	"%s = \"tt.reduce\"(%w) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.minnumf %x, %y : f32\n" \
+	"tt.reduce.return %z : f32\n}) : (" type ") -> f32" AT(7) "%r = tt.splat %s : f32 -> tensor<8xf32>\n" STORED
+	static const char *const bodies[] = {
+		LOADED "%w = arith.addf %v, %v : tensor<8xf32>\n" LEAST_OF("tensor<8xf32>"),
+		LOADED "%w = tt.cat %v, %v : tensor<8xf32> -> tensor<16xf32>\n" LEAST_OF("tensor<16xf32>"),
+		LOADED "%e = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n"
+			   "%z = arith.addf %x, %y : f32\ntt.reduce.return %z : f32\n}) : (tensor<8xf32>) -> f32\n"
+			   "%h = arith.constant -1000.0 : f32\n%g = arith.mulf %e, %h : f32\n%s = math.exp %g : f32" AT(
+				   7) "%r = tt.splat %s : f32 -> tensor<8xf32>\n" STORED,
+	};
+	int line = 0;
+	/* Eight inputs, each in two launches of eight programs: what comes of them is 0. */
+	for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
+		struct body_kernel b = make(bodies[i]);
+		struct vm_coverage *c = vm_coverage_create(b.k);
+		float values[N] = {0, 1, 2, 3, 4, 5, 6, 7};
+		for (int trial = 0; trial < 8; trial++) {
+			values[1] = (float)trial;
+			for (int again = 0; again < 2; again++) launch_as(&b, c, values, 8, false);
+			int expected = trial == 7;
+			if (vm_coverage_gates(c, &line) != expected) fail_msg("body %zu, trial %d: not %d", i, trial, expected);
+		}
+		assert_int_equal(line, 7);
+		vm_coverage_free(c);
+		vm_kernel_free(b.k);
+	}
 }
 
 /* Runs the aim over the buffers as they are. */
@@ -616,6 +651,7 @@ int main(void)
 		cmocka_unit_test(test_masks_together),
 		cmocka_unit_test(test_few_lanes),
 		cmocka_unit_test(test_numbers_that_stay),
+		cmocka_unit_test(test_looks_at_other_operands),
 		cmocka_unit_test(test_terms_of_a_sum),
 		cmocka_unit_test(test_terms_beside_zeros),
 		cmocka_unit_test(test_terms_of_a_fold),

@@ -29,6 +29,12 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
+static inline uint64_t vm_hash_step(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15u;
+	return h ^ h >> 32;
+}
+
 /* ---- shadow memory ---- */
 
 /* One executed memory instruction of one program between two of its atomics. Programs run one after

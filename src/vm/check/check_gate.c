@@ -496,12 +496,24 @@ static void joined_look(struct vm_site *s, const double *a, const double *b, int
 	for (int64_t i = 0; i < n && s->results < 2; i++) s->results = a[i] * b[i] == 0 ? 1 : 2;
 }
 
+static uint64_t hash_numbers(uint64_t h, const double *a, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t bits;
+		memcpy(&bits, &a[i], sizeof bits);
+		h = vm_hash_step(h, bits);
+	}
+	return h;
+}
+
 void vm_gate_look(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s)
 {
 	struct vm_reader r[2];
-	bool is_one = is_of_many(s), is_splat = true;
+	bool is_one = is_of_many(s), is_splat = true, is_counted = is_one && s->seen < SEEN_LEAST;
 	int from = s->number == GATE_PLACE || in->op == OP_SELECT ? 1 : 0;
-	if (c->coverage->is_turned || s->results == 2 || (s->moved == 3 && s->number != GATE_JOINED)) return;
+	s->is_new = false;
+	if (c->coverage->is_turned || s->results == 2) return;
+	if (s->moved == 3 && s->number != GATE_JOINED && !is_counted) return;
 	int64_t n = in->n ? in->n : c->lanes;
 	for (int i = 0; i < (is_one ? 1 : 2); i++) {
 		/* A product of matrices and a reduction have operands of sizes of their own. */
@@ -514,13 +526,18 @@ void vm_gate_look(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 		is_splat &= r[i].is_splat;
 	}
 	if (is_splat) n = 1;
+	uint64_t looked = (uint64_t)n;
 	for (int64_t at = 0; at < n; at += VM_STRIP) {
 		int64_t m = MIN(n - at, VM_STRIP);
 		const double *a = vm_reader_strip(&r[0], at, m), *b = is_one ? a : vm_reader_strip(&r[1], at, m);
 		operands_look(s, a, b, m);
-		if (s->number == GATE_JOINED) joined_look(s, a, b, m);
+		if (is_counted) looked = hash_numbers(looked, a, m);
+		else if (s->number == GATE_JOINED) joined_look(s, a, b, m);
 		else if (s->moved == 3) break;
 	}
+	/* What every program of a launch makes alike is one look and no more. */
+	s->is_new = is_counted && (!s->seen || looked != s->looked);
+	s->looked = looked;
 	if (s->number == GATE_LOOP) s->results = MAX(s->results, r[0].strip[0] < r[1].strip[0] ? 2 : 1);
 }
 
@@ -590,7 +607,7 @@ void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 			memcpy(&bits, data + (size_t)i * elem_bytes(e), elem_bytes(e));
 			if (!s->results) s->result = bits;
 			if (!s->results || bits != s->result) s->results++;
-			s->seen++;
+			s->seen += s->is_new;
 		}
 	}
 	/* Nothing more to learn: one that is a comparison too is closed as such. */

@@ -574,16 +574,10 @@ static int visit_elements(const struct visit *v, const struct check_row *row, co
 
 /* ---- blocks ---- */
 
-static uint64_t hash_step(uint64_t h, uint64_t v)
-{
-	h = (h ^ v) * 0x9e3779b97f4a7c15u;
-	return h ^ h >> 32;
-}
-
 void vm_race_block_affine(struct vm_check *k, const struct affine *a, const struct vm_value_info *info)
 {
 	int64_t size = (int64_t)elem_bytes(info->elem), reach = size;
-	uint64_t h = hash_step((uint64_t)info->count, (uint64_t)a->base);
+	uint64_t h = vm_hash_step((uint64_t)info->count, (uint64_t)a->base);
 	k->block = (struct check_block){.lanes = info->count};
 	/* dimensions by rising stride: each has to step over all that the smaller ones reach */
 	bool done[VM_LAZY_DIMS] = {false};
@@ -597,8 +591,8 @@ void vm_race_block_affine(struct vm_check *k, const struct affine *a, const stru
 		reach += llabs(a->stride[next]) * (info->shape[next] - 1);
 	}
 	for (int d = 0; d < info->ndim; d++)
-		if (info->shape[d] > 1) h = hash_step(hash_step(h, (uint64_t)a->stride[d]), (uint64_t)info->shape[d]);
-	k->block.hash = hash_step(h, (uint64_t)size);
+		if (info->shape[d] > 1) h = vm_hash_step(vm_hash_step(h, (uint64_t)a->stride[d]), (uint64_t)info->shape[d]);
+	k->block.hash = vm_hash_step(h, (uint64_t)size);
 }
 
 /* Whether addresses that were spelt out have one stride a dimension, and which. */
@@ -624,9 +618,9 @@ void vm_race_block(struct vm_check *k, const int64_t *address, const struct vm_v
 	if (is_affine(address, info, &a)) {
 		vm_race_block_affine(k, &a, info);
 	} else {
-		uint64_t h = hash_step((uint64_t)info->count, (uint64_t)address[0]);
-		for (int64_t i = 1; i < info->count; i++) h = hash_step(h, (uint64_t)address[i]);
-		k->block = (struct check_block){.hash = hash_step(h, elem_bytes(info->elem)), .lanes = info->count};
+		uint64_t h = vm_hash_step((uint64_t)info->count, (uint64_t)address[0]);
+		for (int64_t i = 1; i < info->count; i++) h = vm_hash_step(h, (uint64_t)address[i]);
+		k->block = (struct check_block){.hash = vm_hash_step(h, elem_bytes(info->elem)), .lanes = info->count};
 	}
 	k->block.may_overlap = info->count > 1;
 }
@@ -646,7 +640,7 @@ int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *ad
 	memset(k->lane_of, 0xff, (size_t)slots * sizeof *k->lane_of); /* -1: empty */
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
-		int64_t at = (int64_t)(hash_step(0, (uint64_t)address[i]) & (uint64_t)(slots - 1));
+		int64_t at = (int64_t)(vm_hash_step(0, (uint64_t)address[i]) & (uint64_t)(slots - 1));
 		while (k->lane_of[at] >= 0 && address[k->lane_of[at]] != address[i]) at = (at + 1) & (slots - 1);
 		if (k->lane_of[at] < 0) {
 			k->lane_of[at] = i;
