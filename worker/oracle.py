@@ -6,6 +6,7 @@ it never sees a candidate. Bulk data leaves in sealed memfds: `given` (inputs an
 the runner may see) and `expected` (which only the supervisor sees). docs/verifier.md has the
 messages."""
 import contextlib
+import copy
 import inspect
 import linecache
 import sys
@@ -14,6 +15,7 @@ import traceback
 import torch
 
 import oracle_cost
+import oracle_device
 import oracle_guided
 import oracle_inputs
 import oracle_proof
@@ -52,6 +54,9 @@ class Variant:
             first = reference.inputs(probe_seed).tensors()
         named = oracle_inputs.whole_numbers_of(reference.source)
         self.domains = [oracle_inputs.Domain(a, b, asked.range_of(a), named) for a, b in zip(first, second)]
+        # Of sizes that are drawn whole numbers tell (lengths, ends): they stay as they were drawn.
+        for domain in self.domains if reference.draws_sizes else []:
+            domain.is_fixed, domain.asked, domain.named = False, None, []
         free = [d for d in self.domains if d.kind == "free"]
         for number, domain in enumerate(free):
             domain.is_other = number % 2 == 1
@@ -80,15 +85,40 @@ class Variant:
             self.shapes = [t.shape for t in runs[0][0]]
             self.returns_positions = any(not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0]) and (
                 runs[0][1].is_open or runs[0][1].has_places and self.uses_places(inputs, runs[0][0]))
-            if same_bytes(runs[0][0], runs[1][0]):
-                self.check_plain(seed)
+            drawn = [r[1] for r in runs]
+            is_same, is_draw = same_bytes(runs[0][0], runs[1][0]), drawn[0].kinds == {"draw"}
+            # A forward that sets its own seed draws the same in both, and so does a candidate.
+            is_seeded = is_draw and drawn[0].seeds == drawn[1].seeds
+            if is_draw and (is_seeded or not is_same) and same_bytes(runs[0][0], self.probe(inputs, 1)[0]):
+                self.settle_draws(*drawn, inputs)
                 return self.fresh_model().training
-            kinds = runs[0][1].kinds
-            if kinds == {"draw"} and same_bytes(runs[0][0], self.probe(inputs, 1)[0]):
-                self.draws, self.drawn = runs[0][1].taken, runs[0][1].how
+            if is_same:
+                self.check_plain(seed)
                 return self.fresh_model().training
         raise Fault("task-random",
                     "two calls of the reference on the same inputs differ: nothing can be compared with it")
+
+    def settle_draws(self, first, second, inputs):
+        """What forward draws, and what of each draw is the same in a candidate's (draw_law.py)."""
+        self.draws = first.taken
+        places = self.places_of(inputs) or [None] * len(self.draws)
+        for how, law, a, b, place in zip(first.how, first.laws, first.seeds, second.seeds, places):
+            seed = a if a == b else None
+            is_plain = seed is None and place != "cpu"
+            self.drawn.append({"drawn": how if is_plain else "other", "law": law, "seed": seed,
+                               "place": {"meta": "device", "cpu": "host"}.get(place)})
+
+    def places_of(self, inputs):
+        """Where forward draws, asked with all that a GPU would have on the meta device; None where
+        it does not run there."""
+        model = copy.deepcopy(self.fresh_model()).to("meta")
+        try:
+            with oracle_device.OneDevice("meta"), Draws() as draws, torch.no_grad():
+                call = inputs.map(lambda t: t.to("meta"))
+                model(*call.args, **call.kwargs)
+        except Exception:
+            return None
+        return draws.places if len(draws.places) == len(self.draws) else None
 
     def uses_places(self, inputs, outputs):
         """Whether the places that come beside values (max along a dimension, topk, sort) make a
@@ -145,7 +175,7 @@ class Variant:
                         "modeless": self.is_modeless(call), "form": self.form,
                         "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
                         "names": argument_names(self.reference.model),
-                        "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
+                        "draws": [dict(describe(t)["tensor"], **how) for t, how in zip(self.draws, self.drawn)]},
                 "kind": self.kind, "source": self.reference.source,
                 "changed": {n: list(v) for n, v in self.changed.items()}}
 

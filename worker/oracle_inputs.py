@@ -112,10 +112,10 @@ def extreme_at(values, place):
 
 
 def rows(x, generator, ties):
-    """Rows of zeros, with one element alone, of equal elements, of two signs, and ordinary ones
-    between: what a norm divides by, what a maximum must not take from masked lanes, where ties and
-    empty sums are. Two inputs meet in all combinations, since each draws its own. Without ties, for
-    references that return positions: rows of very different sizes."""
+    """Rows of zeros of both signs, with one element alone, of equal elements, of two signs, and
+    ordinary ones between: what a norm divides by, what a maximum must not take from masked lanes,
+    where ties and empty sums are. Two inputs meet in all combinations, since each draws its own.
+    Without ties, for references that return positions: rows of very different sizes."""
     v = normal(x, generator)
     if x.dim() == 0 or x.numel() == 0:
         return v
@@ -139,7 +139,8 @@ def rows(x, generator, ties):
     equal = torch.where(is_exact, first, flat[:, :1])
     shape = shapes_dealt(what == 4, deck // 5 % SHAPES)
     flat = torch.where(what == 4, in_shape(flat, shape), flat)
-    for kind, value in ((0, torch.zeros_like(flat)), (1, lone), (2, equal.expand_as(flat)), (3, flat.sign() * size)):
+    zeros = torch.zeros_like(flat).copysign(flat)
+    for kind, value in ((0, zeros), (1, lone), (2, equal.expand_as(flat)), (3, flat.sign() * size)):
         flat = torch.where(what == kind, value, flat)
     again = repeated(what == 4, shape)
     return torch.where(again, flat.roll(1, 0), flat).reshape(x.shape)
@@ -667,6 +668,13 @@ def names_in(node):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
+def names_in_constructors(tree):
+    """What the constructors of a module's classes read, their defaults included."""
+    constructors = [f for c in tree.body if isinstance(c, ast.ClassDef) for f in c.body
+                    if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
+    return set().union(*map(names_in, constructors))
+
+
 def constant_groups(source, is_built):
     """Lists of sites that change together. is_built: each has a size that the constructor takes,
     where a list without any comes first otherwise."""
@@ -679,16 +687,20 @@ def constant_groups(source, is_built):
     derived = {node.targets[0].id: names_in(node.value) for node in tree.body if isinstance(node, ast.Assign)
                and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id not in bases}
 
-    def used_by(function):
-        names = names_in(functions[function]) if function in functions else set()
+    def with_derived(names):
         for _ in range(len(derived)):
-            names |= {n for d in names & set(derived) for n in derived[d]}
+            names = names | {n for d in names & set(derived) for n in derived[d]}
         return names & bases
 
+    def used_by(function):
+        return with_derived(names_in(functions[function]) if function in functions else set())
+
     # Sizes of the inputs alone, those that the constructor or the model uses too, and those that
-    # the constructor alone takes.
+    # the constructor alone takes. What a constructor reads from the module and is not given stays:
+    # a candidate's constructor is given nothing that says it, and has the number in its own text.
     in_inputs, elsewhere = used_by("get_inputs"), used_by("get_init_inputs") | used_by("Model")
-    order = sorted(sites, key=lambda s: (-s.value, s.name))
+    unsaid = with_derived(names_in_constructors(tree)) - used_by("get_init_inputs")
+    order = sorted((s for s in sites if s.name.split("[")[0] not in unsaid), key=lambda s: (-s.value, s.name))
     pure = [s for s in order if s.name.split("[")[0] in in_inputs - elsewhere]
     shared = [s for s in order if s.name.split("[")[0] in in_inputs & elsewhere]
     built = [s for s in order if s.name.split("[")[0] in used_by("get_init_inputs") - in_inputs and s.value >= 8

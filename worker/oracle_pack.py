@@ -77,6 +77,8 @@ def dtype_name(t):
 def describe(value):
     """A value in the grammar of docs/worker-protocol.md."""
     if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            raise Fault("task-unsupported", "an input holds complex numbers, which no tape has")
         return {"tensor": {"dtype": dtype_name(value), "shape": list(value.shape), "stride": list(value.stride()),
                            "requires_grad": value.requires_grad}}
     if isinstance(value, float) and not math.isfinite(value):

@@ -7,9 +7,11 @@ import torch
 
 import output_form
 import tracer_candidate
+import tracer_chance
 import tracer_cuda
 import tracer_plain
 import tracer_record
+import tracer_tensor
 import tracer_walk
 from tracer_candidate import make_inputs
 from tracer_record import DTYPES
@@ -48,7 +50,7 @@ class Calls:
                 tracer_plain.SHELL.turn()
             self.args, self.kwargs, self.draws, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
         self.check_between()
-        self.tracer.draws = list(self.draws)   # each call draws from the first on
+        self.tracer.draws = list(zip(self.draws, self.job.get("draws", [])))   # each call draws from the first on
         self.rec.begin(self.buffers)
 
     def check_between(self):
@@ -84,11 +86,30 @@ class Calls:
         return found
 
     def forward(self):
+        before = self.hide_seed() if self.draws else None
         try:
             return self.model(*self.args, **self.kwargs)
         finally:
+            if before is not None:
+                self.show_seed(before)
             self.rec.values.check(self.rec)
             self.rec.check_flights()
+
+    def hide_seed(self):
+        """A seed that nobody has set for torch's generator, which tells a forward that sets its own
+        from one that does not."""
+        with tracer_tensor.without_modes():
+            before = torch.default_generator.get_state()
+            torch.default_generator.manual_seed(tracer_chance.DRAWN.getrandbits(62))
+            self.tracer.hidden = tracer_chance.state_of(torch.default_generator)
+        return before
+
+    def show_seed(self, before):
+        """What was there before, unless forward set a seed, which stays."""
+        with tracer_tensor.without_modes():
+            if tracer_chance.state_of(torch.default_generator) == self.tracer.hidden:
+                torch.default_generator.set_state(before)
+            self.tracer.hidden = None
 
     def surroundings(self):
         """What a call of forward leaves as it was, beside all memory."""

@@ -13,6 +13,8 @@ calls of that are looked at one by one (tracer_rewrite.py).
 import datetime
 import os
 import sys
+import types
+import weakref
 
 import torch
 
@@ -34,13 +36,37 @@ class Facts:
     """What is known of a drawn value. source: what it was asked by, in words. kind: the class that
     it stands for, None where nobody can say. key: what it is equal by; None: it is equal to itself
     alone. low, high: bounds that it always keeps. step, rest: it is `rest` modulo `step`. plain:
-    the number, of what a launch may get."""
+    the number, of what a launch may get. life: of an address or an identity, what has it (Life):
+    what is made once that is gone may get the same one."""
 
-    __slots__ = ("source", "kind", "key", "low", "high", "step", "rest", "plain")
+    __slots__ = ("source", "kind", "key", "low", "high", "step", "rest", "plain", "life")
 
-    def __init__(self, source, kind, key, low, high, step, rest, plain):
+    def __init__(self, source, kind, key, low, high, step, rest, plain, life):
         self.source, self.kind, self.key = source, kind, key
         self.low, self.high, self.step, self.rest, self.plain = low, high, step, rest, plain
+        self.life = life
+
+
+class Life:
+    """What has an address or an identity. name: equal for the same thing alone; is_over(): whether
+    it is gone; turn: which one this is of all that were asked for. is_memory: a tensor's. Tables by
+    objects are left alone: both traces give objects the identities that Python gives them."""
+
+    __slots__ = ("name", "is_over", "kept", "turn", "is_memory")
+    count = 0
+
+    def __init__(self, name, is_over, kept=None, is_memory=False):
+        Life.count += 1
+        self.name, self.is_over, self.kept, self.turn, self.is_memory = name, is_over, kept, Life.count, is_memory
+
+
+def is_sure(mine, theirs):
+    """Whether the keys of two values say if these are equal: what is gone may have left its address
+    to what was asked for later."""
+    a, b = mine.life, theirs.life
+    if a is None or b is None or a.name == b.name or not a.is_memory and mine.key == theirs.key:
+        return True
+    return not (a if a.turn < b.turn else b).is_over()
 
 
 class Drawn:
@@ -64,8 +90,10 @@ class Drawn:
     def __copy__(self): return self
 
     def __hash__(self):
-        key = facts_of(self).key
-        return refuse(self) if key is None else hash(("drawn", key))
+        facts = facts_of(self)
+        # Addresses of memory have one hash, so that a table asks whether they are equal.
+        is_memory = facts.life is not None and facts.life.is_memory
+        return refuse(self) if facts.key is None else hash(("drawn", facts.key[0] if is_memory else facts.key))
 
     def __eq__(self, other):
         mine = facts_of(self)
@@ -74,7 +102,8 @@ class Drawn:
         if type(other) is Drawn:
             # Other ways to ask give other things; what was computed may be equal by chance.
             theirs = facts_of(other)
-            if mine.key is not None and theirs.key is not None and mine.key[0] == theirs.key[0]:
+            if (mine.key is not None and theirs.key is not None and mine.key[0] == theirs.key[0]
+                    and is_sure(mine, theirs)):
                 return mine.key == theirs.key
         elif other is None or type(other) in (int, float) and is_outside(mine, other):
             return False
@@ -110,10 +139,10 @@ class Drawn:
 facts_of, FACTS_INTO = Drawn.__dict__["facts"].__get__, Drawn.__dict__["facts"].__set__
 
 
-def drawn(source, kind=int, key=None, low=None, high=None, step=1, rest=0, plain=None):
+def drawn(source, kind=int, key=None, low=None, high=None, step=1, rest=0, plain=None, life=None):
     """A new one. What has no key is equal to itself alone."""
     value = object.__new__(Drawn)
-    FACTS_INTO(value, Facts(source, kind, key, low, high, step, rest, plain))
+    FACTS_INTO(value, Facts(source, kind, key, low, high, step, rest, plain, life))
     return value
 
 
@@ -133,7 +162,7 @@ def moved(value, by, sign):
         return derived((value, by), facts.kind if facts.kind in (int, float, str) else None)
     by *= sign
     return drawn(facts.source, int, (*facts.key[:2], facts.key[2] + by), None, None, facts.step,
-                 (facts.rest + by) % facts.step, facts.plain + by)
+                 (facts.rest + by) % facts.step, facts.plain + by, facts.life)
 
 
 def is_outside(facts, number):
@@ -237,7 +266,19 @@ def is_fixed(value):
 
 
 def identity(value):
-    return drawn("id()", int, ("id", IDENTITY(value)), 1, None, 8)
+    return drawn("id()", int, ("id", IDENTITY(value)), 1, None, 8, life=life_of(value))
+
+
+def life_of(value):
+    """Of what takes no weak reference (a list, a number) nobody knows whether it is gone; of what
+    stays as long as the process (a class, a function, a module) everybody."""
+    if isinstance(value, (TYPE, types.FunctionType, types.ModuleType, types.BuiltinFunctionType)) or value is None:
+        return None
+    try:
+        reference = weakref.ref(value)
+    except TypeError:
+        return Life(IDENTITY(value), lambda: True)
+    return Life(IDENTITY(reference), lambda: reference() is None, reference)
 
 
 def hash_of(value):
@@ -245,19 +286,24 @@ def hash_of(value):
         return HASH(value)
     if type(value) is Drawn:
         key = facts_of(value).key
-        return refuse(value) if key is None else drawn(facts_of(value).source, int, ("hash", key))
-    return drawn("the hash of a text or an object", int, ("hash", HASH(value)))
+        return refuse(value) if key is None else drawn(facts_of(value).source, int, ("hash", key),
+                                                       life=facts_of(value).life)
+    life = life_of(value) if TYPE(value).__hash__ is object.__hash__ else None
+    return drawn("the hash of a text or an object", int, ("hash", HASH(value)), life=life)
 
 
 IDENTITY, HASH, TYPE, DATE = id, hash, type, datetime.date      # as they are before a trace has its own
 
 
-def address_of(address, base, step):
+LIVES = []      # of a storage, as the second trace's tensors have them (tracer_plain.py)
+
+
+def address_of(address, base, step, life):
     """What data_ptr() is to host code: its alignment is a fact of the task."""
     if not address:
         return address
     return drawn("the address of a tensor", int, ("address", base, address - base), 1, None, step, address % step,
-                 address)
+                 address, life)
 
 
 def first_drawn(values, depth=DEPTH, kinds=(Drawn,)):
@@ -282,7 +328,9 @@ def text_of(value, how=str, spec=""):
     """str() and its kin; what holds an address of an object is drawn."""
     if type(value) is Drawn:
         key = facts_of(value).key
-        return derived((value,), str, None if spec or key is None else ("text", how.__name__, key))
+        text = derived((value,), str, None if spec or key is None else ("text", how.__name__, key))
+        facts_of(text).life = facts_of(value).life
+        return text
     return checked_text(format(value, spec) if how is format else how(value))
 
 

@@ -20,6 +20,7 @@ import sys
 import types
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tracer_chance
@@ -33,7 +34,7 @@ import tracer_tensor
 import tracer_value
 import tracer_watch
 from tracer_chance import DRAWN
-from tracer_drawn import address_of, drawn, first_drawn, is_asked
+from tracer_drawn import LIVES, Life, address_of, drawn, first_drawn, is_asked
 from tracer_tensor import TraceTensor, without_modes
 
 CONTENTS = 512         # bytes at each of three places of a tensor: each page that is written to is one more to make
@@ -167,7 +168,7 @@ class Shell:
         return value
 
 
-TENSOR_OFFSET = torch._C.TensorBase.storage_offset
+TENSOR_OFFSET, USE_COUNT = torch._C.TensorBase.storage_offset, torch._C._storage_Use_Count
 # The middle of what torch draws, from a function's arguments behind the first; all weights of
 # modules come from these.
 MIDDLES = {"aten::normal_": lambda mean=0.0, std=1.0, **kwargs: mean,
@@ -295,8 +296,10 @@ def install_tensor():
         buf, address = SHELL.buffer_of(self), real["data_ptr"](self)
         if buf is not None:
             tracer_driver.RECORDER.number(buf)      # as in the first trace, where the number is the address
-        return address_of(address, of_storage(self.untyped_storage()), STEP if buf is not None else 16
-                          ) if is_asked() else address
+        if not is_asked():
+            return address
+        storage = self.untyped_storage()
+        return address_of(address, of_storage(storage), STEP if buf is not None else 16, life_of(storage))
     of_storage = torch.UntypedStorage.data_ptr
     # How often a tensor was written to is no more than a counter to host code.
     before = DRAWN.randrange(1 << 10, 1 << 20)
@@ -332,8 +335,20 @@ def install_storage(of_storage):
     stand_in(base, {
         "device": lambda self: torch.device("cuda", 0) if is_cudas(self) else real_device.__get__(self),
         "resizable": lambda self: is_cudas(self) or resizable(self),
-        "data_ptr": lambda self: address_of(of_storage(self), of_storage(
-            self), STEP if is_cudas(self) else 16) if is_asked() else of_storage(self)})
+        "data_ptr": lambda self: address_of(of_storage(self), of_storage(self), STEP if is_cudas(self) else 16, life_of(
+            self)) if is_asked() else of_storage(self)})
+
+
+def life_of(storage):
+    """Memory that nobody but the shell holds is free on a GPU, and the next tensor may get it."""
+    key = storage._cdata
+    if key in SHELL.by_storage:
+        return Life(key, lambda: USE_COUNT(key) <= 1, None, True)
+    weak = StorageWeakRef(storage)
+    return Life(weak.cdata, weak.expired, weak, True)
+
+
+LIVES.append(life_of)
 
 
 def install_keys():

@@ -208,7 +208,7 @@ class Probe:
         self.sites.begin(*self.built[2])
         self.tracing.phase = "forward"
         args, kwargs, draws, buffers = tracer_candidate.make_inputs(job, self.tracing)
-        self.tracing.draws = list(draws)
+        self.tracing.draws = list(zip(draws, job.get("draws", [])))
         self.rec.begin(buffers)
         self.built[1](*args, **kwargs)
         run.results, run.leaves, run.operands = self.sites.taken()

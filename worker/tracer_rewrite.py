@@ -24,9 +24,9 @@ import tracer_drawn
 import tracer_sites
 import tracer_value
 from tracer_chance import GENERATORS, RANDOM, draws, refused_draw
-from tracer_drawn import (CALL, DATE, DECIDES, DEPTH, FILES, HASH, HERE, IDENTITY, INSTEAD, TYPE, Drawn, address_of,
-                          checked_text, derived, drawn, facts_of, first_drawn, formatted, hash_of, identity, is_fixed,
-                          is_ours, joined, refuse, refused, remainder, text_of)
+from tracer_drawn import (CALL, DATE, DECIDES, DEPTH, FILES, HASH, HERE, IDENTITY, INSTEAD, LIVES, TYPE, Drawn,
+                          address_of, checked_text, derived, drawn, facts_of, first_drawn, formatted, hash_of,
+                          identity, is_fixed, is_ours, joined, refuse, refused, remainder, text_of)
 from tracer_record import SOURCE_NAME
 
 
@@ -252,7 +252,8 @@ def by_name(f, kind, owner, name, args, kwargs):
     is_torchs = isinstance(owner, (torch.Tensor, torch.UntypedStorage))      # which answer for themselves
     if name in ("data_ptr", "_data_ptr") and not args and kind is not types.FunctionType and not is_torchs:
         address = f()
-        return (address_of(address, address, 1) if type(address) is int else address),
+        life = LIVES[0](owner.untyped()) if isinstance(owner, torch.TypedStorage) else None
+        return (address_of(address, address, 1, life) if type(address) is int else address),
     # Orders and generators.
     if name in SET_METHODS and isinstance(owner, (set, frozenset)):
         ordered(owner)

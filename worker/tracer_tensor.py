@@ -19,6 +19,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+import draw_law
+import tracer_chance
 import tracer_cuda
 from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, candidate_line, number_text
 
@@ -202,6 +204,17 @@ def is_cuda_device(value):
     return value is not None and torch.device(value).type == "cuda"
 
 
+def is_on_cuda(args, kwargs):
+    """Whether what is drawn lies on the device."""
+    return is_cuda_device(kwargs.get("device")) or bool(args) and isinstance(args[0], TraceTensor)
+
+
+def told(seed):
+    """A seed of draw_law.py in words."""
+    return ("under the caller's seed" if seed is None else f"first under the seed {seed[0]}" if seed[1]
+            else f"again under the seed {seed[0]}")
+
+
 class Tracer:
     def __init__(self, rec, movement):
         self.rec = rec
@@ -209,7 +222,8 @@ class Tracer:
         self.phase = "import"
         self.mode = TraceMode        # what catches operators while candidate code runs
         self.shell = None            # the second trace's plain tensors (tracer_plain.py)
-        self.draws = []              # what forward's random draws are, in order (make_inputs in tracer.py)
+        self.draws = []              # what forward's random draws are, in order, each with its entry in the job
+        self.hidden = None           # the state of torch's generator while forward has not seeded it
 
     # ---- tensors ----
 
@@ -267,10 +281,26 @@ class Tracer:
             return None
         meta = dict(kwargs, device=META) if not in_place and "_like" not in name else dict(kwargs)
         shape_of = args[0] if in_place else func(*self.to_meta(args, {}), **self.to_meta(meta, {}))
-        if list(shape_of.shape) != list(self.draws[0].shape) or shape_of.dtype != self.draws[0].dtype:
+        (drawn, spec), is_host = self.draws[0], not is_on_cuda(args, kwargs)
+        if list(shape_of.shape) != list(drawn.shape) or shape_of.dtype != drawn.dtype:
             return None
-        drawn = self.draws.pop(0)
+        self.check_law(spec, draw_law.distribution(func, args, kwargs), is_host, kwargs.get("generator"), func.name())
+        self.draws.pop(0)
         return args[0].copy_(drawn) if in_place else drawn.clone()
+
+    def check_law(self, spec, law, is_host, generator, name):
+        """The reference's draw and the candidate's give the same numbers on a GPU."""
+        seed, source = None, generator or torch.default_generator
+        if generator is not None or self.hidden is not None and tracer_chance.state_of(source) != self.hidden:
+            seed = draw_law.seed_of(source)
+            torch.empty(1).uniform_(generator=source)     # it has been drawn from
+        why = (f"draws {law}, where the reference draws {spec['law']}" if law != spec["law"]
+               else f"draws on the {'host' if is_host else 'device'}, where the reference draws on the {spec['place']}"
+               if spec["place"] not in (None, "host" if is_host else "device")
+               else f"draws {told(seed)}, where the reference draws {told(spec['seed'])}" if seed != spec["seed"]
+               else "")
+        if why:
+            self.rec.fail("random", f"{name} {why}: on a GPU these are other numbers")
 
     # ---- dispatch ----
 

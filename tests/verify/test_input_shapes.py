@@ -34,6 +34,8 @@ check("but not where all other rows are zeros", all(x.abs().max() > 1e-3 or not 
 sets = [oracle_inputs.rows(torch.zeros(ROWS, COLUMNS), generator(seed), True) for seed in range(100)]
 half = [sum(100 < (r == 0).sum() < 200 for r in rows) for rows in sets]
 again = [sum(bool(torch.equal(a, b) and a.std() > 0.1) for a, b in zip(rows, rows[1:])) for rows in sets]
+check("zeros of both signs",
+      all(any(not r.any() and 0 < torch.signbit(r).sum() < COLUMNS for r in rows) for rows in sets))
 check("rows that are half of zeros", min(half) >= 1)
 check("rows that come again", min(again) >= 1)
 equal = [[r[0] for r in rows if r.any() and (r == r[0]).all()] for rows in sets]
