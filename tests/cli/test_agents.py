@@ -515,6 +515,70 @@ for n, line in enumerate(sys.stdin):
 '''
 
 
+IR_MODULE = """import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu_kernel(p, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.maximum(tl.load(p + i, mask=i < n), 0.0), mask=i < n)
+
+@triton.jit
+def kernel(p, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, EXPRESSION * 2.0, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        t, o = torch.empty_like(x), torch.empty_like(x)
+        FIRST
+        kernel[(triton.cdiv(x.numel(), 64),)](GIVEN, o, x.numel(), B=64)
+        return o
+"""
+IR_POLICY = '''import json, sys
+# Two launches as the frontend, one as the mid-end, which has to be shown the two in the same form.
+slow, fast = (open(f).read() for f in sys.argv[1:])
+for line in sys.stdin:
+    r = json.loads(line)
+    said = r["messages"][0]["content"]
+    if r["stage"] == "midend":
+        assert slow.strip() in said and "total: 2 launches" in said, said
+    print(json.dumps({"id": r["id"], "answer": f"```ttir\\n{fast if r['stage'] == 'midend' else slow}```\\n"}), flush=True)
+'''
+
+
+def test_ir_chain():
+    """Frontend and mid-end in Triton's IR: what one writes is what the
+    other reads, and its gain."""
+    source = open(f"{work}/tasks.jsonl").readline()
+    source = json.loads(source)["source"].replace("torch.relu(x)", "torch.relu(x) * 2.0")
+    open(f"{work}/chain.py", "w").write(source)
+    row = {"name": "chain", "source": source, "level": 1, "structure": "chain", "split": "train"}
+    open(f"{work}/chain.jsonl", "w").write(json.dumps(row) + "\n")
+    open(f"{work}/irs.py", "w").write(IR_POLICY)
+    launch = "relu_kernel[(triton.cdiv(x.numel(), 64),)](x, t, x.numel(), B=64)"
+    forms = {"two": ("tl.load(p + i, mask=i < n)", launch, "t"),
+             "one": ("tl.maximum(tl.load(p + i, mask=i < n), 0.0)", "pass", "x")}
+    for name, (expression, first, given) in forms.items():
+        text = IR_MODULE.replace("EXPRESSION", expression).replace("FIRST", first).replace("GIVEN", given)
+        open(f"{work}/{name}.py", "w").write(text)
+        p = run(hone, "verify", "--task", f"{work}/chain.py", "--candidate", f"{work}/{name}.py", "--emit",
+                f"{work}/{name}.ttir")
+        check(f"kernels of {name} as IR", p.returncode == 0, p.stdout + p.stderr)
+    p = run(hone, "eval", "--tasks", f"{work}/chain.jsonl", "--split", "train", "--prompt_template",
+            "recipes/prompts/frontend-ir.txt", "--pipeline", "--midend_template", "recipes/prompts/midend-ir.txt",
+            "--num_samples", "2", "--midend_samples", "1", "--temperature", "1", "--num_correct_trials", "1",
+            "--verify_threads", "1", "--json", "--policy_command",
+            f"{sys.executable} {work}/irs.py {work}/two.ttir {work}/one.ttir")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    m = s.get("pipeline", {}).get("midend", {})
+    check("a chain in IR: the mid-end fuses what the frontend wrote",
+          m.get("kernels") == 1 and m["genuine"] == m["faster"] == 1 and m["changes"]["fused"]["kernels"] == 1
+          and m["speedup_geomean"] > 1.3, p.stdout + p.stderr)
+
+
 def test_tune_elsewhere(tune):
     """The same search, kept and asked again where the workers have another triton."""
     build = f"{work}/other/build/release"
@@ -586,6 +650,22 @@ def test_tune():
     check("asked again the store answers", again.get("cached") is True and {**again, "cached": False} == s,
           p.stdout + p.stderr)
     check("another compiler's or verifier's results are not ours", test_tune_elsewhere(tune))
+    # A choice that is no number is numbered.
+    load = "tl.load(p + i, mask=i < n) * 2.0"
+    evict = TUNED.replace("# tune: BLOCK = 16 | 64 | 512\n# tune: WARPS = 1 | 4", "# tune: EVICT = 1 | 2").replace(
+        "WARPS = 4\n", "WARPS = 4\nEVICT = 1\n").replace("B: tl.constexpr", "B: tl.constexpr, E: tl.constexpr").replace(
+        "B=BLOCK", "B=BLOCK, E=EVICT").replace(f"    tl.store(o + i, {load}, mask=i < n)", """\
+    if E == 1:
+        x = tl.load(p + i, mask=i < n, eviction_policy="evict_first")
+    else:
+        x = tl.load(p + i, mask=i < n, eviction_policy="evict_last")
+    tl.store(o + i, x * 2.0, mask=i < n)""")
+    open(f"{work}/tuned.py", "w").write(evict)
+    p = tune("--verdicts", "2")
+    e = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("eviction policies are points of a space, of one predicted time",
+          evict.count("evict_") == 2 and [r["point"] for r in e.get("tried", [])] == ["EVICT=1", "EVICT=2"]
+          and e["tried"][0]["cost_s"] == e["tried"][1]["cost_s"] and e["speedup"] == 1, p.stdout + p.stderr)
     open(f"{work}/tuned.py", "w").write(TUNED.replace("# tune: WARPS = 1 | 4", "# tune: WARPS = 1 | 2"))
     p = tune()
     check("a value that is not declared is refused by name", p.returncode == 1 and "WARPS" in p.stderr, p.stderr)
@@ -606,6 +686,7 @@ def main():
         gained = test_pipeline()
         test_given(gained)
         test_pipeline_refused()
+        test_ir_chain()
         test_tune()
     else:
         check("tasks are made", False, p.stderr)

@@ -80,7 +80,7 @@ def tree(out):
         for name in names:
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, f"{work}/{out}")
-            if not relative.startswith("hone.db") and relative != "metrics.jsonl":
+            if not relative.startswith("hone.db") and name != "metrics.jsonl":
                 files[relative] = open(path, "rb").read()
     return files
 
@@ -295,6 +295,33 @@ def test_midend():
         same("mid-end, killed", "mid_a", "mid_b", *killed_run("mid_b", [1, random.uniform(0.3, 4.0), 2], *more))
 
 
+def test_pipeline():
+    """A frontend and then a mid-end over what it wrote, by one model with an adapter each: killed
+    in either part, it ends with the adapters of the run that was not."""
+    open(f"{work}/pipe.yaml", "w").write(f"prompt_template: {work}/midend.txt\nreward: midend\n")
+    more = ("--pipeline", f"{work}/pipe.yaml", "--pipeline_kernels", "2", "--max_steps", "2")
+    p = run(*command("pipe_a", *more))
+    given = [json.loads(line) for line in open(f"{work}/pipe_a/midend.jsonl")] if p.returncode == 0 else []
+    adapters = {part: open(f"{work}/pipe_a/{part}/final/adapter_model.safetensors", "rb").read()
+                for part in ("frontend", "midend") if given}
+    check("a model's own genuine kernels are what its mid-end is asked about, and each part has its adapter",
+          given and all("tl.store" in r["kernel"] and r["profile"]["verdict"] == "genuine" for r in given)
+          and adapters["frontend"] != adapters["midend"] and lines("pipe_a/midend") == 2, (p.stderr[-600:], given))
+    ended = 0
+    for part in ("frontend", "midend"):
+        q = subprocess.Popen(command("pipe_b", *more), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        q.out = f"pipe_b/{part}"
+        ended += not kill_when(q, 1)
+        orphans_gone()
+    last = run(*command("pipe_b", *more))
+    a, b = tree("pipe_a"), tree("pipe_b")
+    # Settings name their run's folder.
+    differ = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k) and not k.endswith("settings.json"))
+    check("a pipeline that was killed in either part ends with the same bytes",
+          last.returncode == 0 and not ended and not differ and "midend/final/adapter_model.safetensors" in b,
+          (ended, differ, last.stderr[-600:]))
+
+
 def test_refusals():
     for option, value, recorded in (("learning_rate", "0.001", "0.0001"),
                                     ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"),
@@ -347,6 +374,7 @@ def main():
         test_learning()
         test_turns()
         test_midend()
+        test_pipeline()
         test_refusals()
     done()
 
