@@ -545,7 +545,8 @@ for line in sys.stdin:
     said = r["messages"][0]["content"]
     if r["stage"] == "midend":
         assert slow.strip() in said and "total: 2 launches" in said, said
-    print(json.dumps({"id": r["id"], "answer": f"```ttir\\n{fast if r['stage'] == 'midend' else slow}```\\n"}), flush=True)
+    text = fast if r["stage"] == "midend" else slow
+    print(json.dumps({"id": r["id"], "answer": f"```ttir\\n{text}```\\n"}), flush=True)
 '''
 
 
@@ -558,6 +559,7 @@ def test_ir_chain():
     row = {"name": "chain", "source": source, "level": 1, "structure": "chain", "split": "train"}
     open(f"{work}/chain.jsonl", "w").write(json.dumps(row) + "\n")
     open(f"{work}/irs.py", "w").write(IR_POLICY)
+    # Two modules that compute the same, in two launches and in one, as IR.
     launch = "relu_kernel[(triton.cdiv(x.numel(), 64),)](x, t, x.numel(), B=64)"
     forms = {"two": ("tl.load(p + i, mask=i < n)", launch, "t"),
              "one": ("tl.maximum(tl.load(p + i, mask=i < n), 0.0)", "pass", "x")}
@@ -567,6 +569,7 @@ def test_ir_chain():
         p = run(hone, "verify", "--task", f"{work}/chain.py", "--candidate", f"{work}/{name}.py", "--emit",
                 f"{work}/{name}.ttir")
         check(f"kernels of {name} as IR", p.returncode == 0, p.stdout + p.stderr)
+    # The former are the frontend's answer, the latter the mid-end's to it.
     p = run(hone, "eval", "--tasks", f"{work}/chain.jsonl", "--split", "train", "--prompt_template",
             "recipes/prompts/frontend-ir.txt", "--pipeline", "--midend_template", "recipes/prompts/midend-ir.txt",
             "--num_samples", "2", "--midend_samples", "1", "--temperature", "1", "--num_correct_trials", "1",

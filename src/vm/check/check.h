@@ -15,6 +15,7 @@
  *   check_fixed.c   what data is compared with, where the program's text does not say it
  *   check_gate.c    results of mixed data that never changed
  *   check_range.c   numbers that are the same whatever memory holds
+ *   check_held.c    what launches leave in memory, and what that decides
  *   check_joint.c   masks that decide together
  *   check_sum.c     reductions, products and other sums of many: which of
  *                   their operands ever counted
@@ -360,7 +361,6 @@ void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t 
 void vm_still_find(const struct vm_program *p, const struct vm_roots *roots, const struct vm_held *held, bool *still);
 /* What the program may store through each argument, joined to what is held there; held: as
  * vm_coverage_held has it. Whether that is more than before. */
-bool vm_held_join(struct vm_held *to, const struct vm_held *by);
 bool vm_stored_find(const struct vm_program *p, const struct vm_roots *roots, struct vm_held *const *held, int nargs);
 /* Marks, of (ninstrs), the instructions whose result LLVM leaves open in all lanes, as far as the
  * program alone says so. */
@@ -379,6 +379,13 @@ void vm_pole_look(struct vm_coverage *c, const struct vm_site *end);
 #define VM_POLE_PRODUCT 255
 /* How far an operand, or a product of two, is from it; 0 where it is met. */
 double vm_pole_far(const struct vm_site *pole, double a, double b);
+
+/* ---- check_held.c ---- */
+/* Joins `by` to what is held behind every argument that a pointer can come from; behind all, where
+ * it can come from anywhere. Whether that is more than before. */
+bool vm_stored_join(const struct vm_roots *pointer, struct vm_held *const *held, int nargs, struct vm_held by);
+/* Marks the gates that are decided by what memory held in all launches so far. */
+void vm_gates_decide(struct vm_coverage *c);
 
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */

@@ -379,45 +379,10 @@ static int texts_still(const struct vm_coverage *c, int *line, const enum vm_tur
 	return n;
 }
 
-/* What memory holds may be of launches of this tape alone: then their programs say which numbers it
- * has, and what these decide is decided. */
-#define HELD_TURNS 4
-bool vm_coverage_held(struct vm_coverage *c, struct vm_held *const *held, int nargs)
-{
-	const struct vm_kernel *k = c->kernel;
-	if (nargs != k->nargs) return false; /* it will not be launched */
-	struct vm_roots *roots = vm_roots_find(k, c->program);
-	bool changed = false;
-	/* What a launch stores another of its programs may read: until that adds nothing. */
-	for (int turn = 0; vm_stored_find(c->program, roots, held, nargs); turn++) {
-		changed = true;
-		for (int i = 0; i < nargs && turn == HELD_TURNS; i++)
-			if (held[i]) held[i]->state = HELD_ANYTHING;
-	}
-	if (!c->held) c->held = xcalloc((size_t)k->nargs + 1, sizeof *c->held);
-	for (int i = 0; i < nargs; i++) c->is_held_new |= held[i] && vm_held_join(&c->held[i], held[i]);
-	free(roots);
-	return changed;
-}
-
-static void gates_decide(struct vm_coverage *c)
-{
-	if (!c->is_held_new) return;
-	const struct vm_program *p = c->program;
-	struct vm_roots *roots = vm_roots_find(c->kernel, p);
-	bool *still = xmalloc((size_t)p->nvalues + 1);
-	vm_still_find(p, roots, c->held, still);
-	for (int i = 0; i < p->ninstrs; i++)
-		if (c->at[i] >= 0 && p->instrs[i].ndst == 1) c->sites[c->at[i]].is_decided = still[dst_id(p, &p->instrs[i], 0)];
-	free(still);
-	free(roots);
-	c->is_held_new = false;
-}
-
 int vm_coverage_gates(struct vm_coverage *c, int *line)
 {
 	int n = 0;
-	gates_decide(c);
+	vm_gates_decide(c);
 	for (int i = 0; i < c->nsites; i++) {
 		if (!is_still(c, &c->sites[i])) continue;
 		if (!n) *line = c->sites[i].line;
@@ -428,7 +393,7 @@ int vm_coverage_gates(struct vm_coverage *c, int *line)
 
 void vm_coverage_turn(struct vm_coverage *c, enum vm_turn turn)
 {
-	gates_decide(c);
+	vm_gates_decide(c);
 	c->is_turned = turn != TURN_NONE;
 	for (int i = 0; i < c->nsites; i++) {
 		c->sites[i].turn = is_still(c, &c->sites[i]) ? turn : TURN_NONE;

@@ -545,41 +545,6 @@ void vm_spans_find(const struct vm_program *p, struct vm_span *spans)
 
 /* ---- what launches leave in memory ---- */
 
-static bool held_join(struct vm_held *to, struct vm_held by)
-{
-	if (to->state == HELD_ANYTHING || by.state == HELD_NOTHING) return false;
-	if (to->state == HELD_NOTHING) {
-		*to = by;
-		return true;
-	}
-	if (by.state == HELD_ANYTHING || by.elem != to->elem) {
-		to->state = HELD_ANYTHING;
-		return true;
-	}
-	bool is_more = by.lo < to->lo || by.hi > to->hi || (by.may_be_nan && !to->may_be_nan);
-	to->lo = fmin(to->lo, by.lo);
-	to->hi = fmax(to->hi, by.hi);
-	to->may_be_nan |= by.may_be_nan;
-	return is_more;
-}
-
-bool vm_held_join(struct vm_held *to, const struct vm_held *by) { return held_join(to, *by); }
-
-/* Through every argument that the pointer can come from, or through all. */
-static bool stored_join(const struct vm_roots *r, struct vm_held *const *held, int nargs, struct vm_held by)
-{
-	bool is_any = r->from_memory || !(r->args[0] | r->args[1]), changed = false;
-	for (int i = 0; i < nargs; i++) {
-		bool is_root = i < 128 && (r->args[i / 64] >> (i % 64) & 1);
-		/* A number that became an address. */
-		is_any |= is_root && !held[i];
-		if (is_root && held[i]) changed |= held_join(held[i], by);
-	}
-	for (int i = 0; is_any && i < nargs; i++)
-		if (held[i]) changed |= held_join(held[i], (struct vm_held){.state = HELD_ANYTHING});
-	return changed;
-}
-
 bool vm_stored_find(const struct vm_program *p, const struct vm_roots *roots, struct vm_held *const *held, int nargs)
 {
 	struct vm_held *now = xcalloc((size_t)nargs + 1, sizeof *now);
@@ -595,7 +560,7 @@ bool vm_stored_find(const struct vm_program *p, const struct vm_roots *roots, st
 		/* A sum in memory, and what no walk came to, may be anything. */
 		if (in->op == OP_STORE && of[value].is && (elem_is_float(e) || elem_is_int(e)))
 			by = (struct vm_held){HELD_NUMBERS, e, of[value].lo, of[value].hi, of[value].nan};
-		changed |= stored_join(&roots[src_id(p, in, 0)], held, nargs, by);
+		changed |= vm_stored_join(&roots[src_id(p, in, 0)], held, nargs, by);
 	}
 	free(of);
 	free(now);
