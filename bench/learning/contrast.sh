@@ -13,7 +13,7 @@
 # What is there from an earlier start is not made again.
 # Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), TRAIN (tasks to fit, 100),
 # TEST (tasks of an evaluation, 48), SAMPLES (4), VARIANTS (kernels in a prompt, 3), DEVICE (where
-# the fit runs, cpu), STEPS (of the fit instead of SECONDS), WORKERS (threads of data, 1)
+# the fit runs, cpu), STEPS (of the fit; 0: SECONDS alone), WORKERS (threads of data, 1)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

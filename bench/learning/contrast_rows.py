@@ -66,10 +66,11 @@ def choose(folder):
     for task, judged in by_task.items():
         if len(judged) < 1 + len(BLOCKS):
             continue
-        best = min(judged[1:], key=lambda r: r["verdict"]["cost_s"])
-        others = [r for r in judged[1:] if r is not best]
-        others.pop(hashlib.sha256(task.encode()).digest()[0] % len(others))
-        shown += [judged[0], *others]
+        unfused, *fused = sorted(judged, key=lambda r: r["sample"])
+        best = min(fused, key=lambda r: r["verdict"]["cost_s"])
+        fused.remove(best)
+        fused.pop(hashlib.sha256(task.encode()).digest()[0] % len(fused))
+        shown += [unfused, *fused]
         learnt.append({"name": task, "completion": answers[task, best["sample"]]})
     write(f"{folder}/learnt.jsonl", learnt)
     write(f"{folder}/shown.jsonl", shown)

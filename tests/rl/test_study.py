@@ -317,6 +317,28 @@ def test_search_table():
         for r, t in zip(pairs, tried)), (p.stderr, pairs[:2]))
 
 
+def test_contrast():
+    """What is learnt is the fastest kernel of a task, in whatever order verdicts came; nothing
+    shown is it, and a task of which one kernel was refused is left out."""
+    os.makedirs(f"{work}/contrast", exist_ok=True)
+    costs, answers, judged = (9, 4, 3, 2, 5), [], []
+    for task in ("whole", "part"):
+        answers += [{"task": task, "sample": n, "answer": f"{task} {n}"} for n in range(5)]
+        for n in (3, 1, 0, 4, 2):
+            verdict = "wrong" if (task, n) == ("part", 4) else "genuine"
+            judged.append({"task": task, "sample": n, "answer": f"{task} {n}",
+                           "verdict": {"verdict": verdict, "cost_s": costs[n]}})
+    for name, found in (("answers", answers), ("judged", judged)):
+        open(f"{work}/contrast/{name}.jsonl", "w").writelines(json.dumps(r) + "\n" for r in found)
+    p = script("bench/learning/contrast_rows.py", "choose", f"{work}/contrast")
+    learnt, shown = (read(f"contrast/{name}.jsonl") if p.returncode == 0 else [] for name in ("learnt", "shown"))
+    samples = [r["sample"] for r in shown]
+    check("learnt is the fastest of a task's kernels, shown are the unfused one and two others",
+          learnt == [{"name": "whole", "completion": "whole 3"}] and samples[:1] == [0] and len(samples) == 3
+          and set(samples[1:]) < {1, 2, 4} and {r["task"] for r in shown} == {"whole"}, (p.stderr, learnt, samples))
+
+
+test_contrast()
 test_unverified()
 test_midend_pairs()
 test_winning_arm()
