@@ -11,13 +11,16 @@
 #            all arms against the start and each other
 # Studies, and their arms:
 # s2: does reinforcement learning beat fitting its samples?
-#     today online expert sft top young refit exfit rl expert2 reject
+#     today online expert sft top young refit exfit rl expert2 reject keep exkeep
+#     top_pairs pairs
 #     - top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top
 #       of the start, or with the pairs from the untrained model
 #     - refit, exfit: online or expert for a share of the time, then its own genuine answers fitted
 #       on top of where it ended
 #     - rl, expert2, reject: refit, exfit and top with broader samples, and supervised updates that
 #       begin later and are smaller
+#     - keep, exkeep, top_pairs: refit, exfit and top with the start's verified pairs beside the
+#       genuine answers wherever those are fitted; pairs: the verified pairs alone, all of the time
 # s1: what is learnt to pass a stock check?       stock genuine
 # s4: does a reward for the plan's speed help?    c uniform sum hrd01 hrd1
 # Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5),
@@ -112,11 +115,12 @@ fit() { # MODEL SECONDS FOLDER COMMAND OPTIONS...: the rate of a fit that begins
 	[ -d "$folder/final" ] || "$hone" "$command" --recipe $recipes/s2-fit.yaml --seed "$seed" --threads "$threads" --model "$model" --max_seconds "$time" \
 		--output_dir "$folder" "$@"
 }
-fit_samples() { # RECIPE MODEL [PAIRS]: half of the time, or SHARE of it, samples; the rest fits what was genuine
-	local first second
+fit_samples() { # RECIPE MODEL [PAIRS [OPTIONS...]]: half of the time, or SHARE of it, samples (with OPTIONS); the rest fits what was genuine
+	local recipe=$1 model=$2 pairs=${3:-} first second
+	shift $(($# < 3 ? $# : 3))
 	first=$(awk "BEGIN {print $seconds * $share}") second=$(awk "BEGIN {print $seconds * (1 - $share)}")
-	reinforce "$1" "$first" "$out/samples"
-	fit "$2" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" ${3:+--pairs "$3"}
+	reinforce "$recipe" "$first" "$out/samples" "$@"
+	fit "$model" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" ${pairs:+--pairs "$pairs"}
 }
 train() {
 	mkdir -p "$out"
@@ -124,6 +128,10 @@ train() {
 	s2-sft) fit "$start" "$seconds" "$out/run" sft --data "$pairs" ;;
 	s2-top) fit_samples s2-sample "$start" ;;
 	s2-young) fit_samples s2-sample "$dir/untrained" "$dir/verified.jsonl" ;;
+	s2-keep) fit_samples "${RECIPE:-s2-online}" "$out/samples/final" "$dir/verified.jsonl" --replay_pairs "$dir/verified.jsonl" ;;
+	s2-exkeep) fit_samples s2-expert "$out/samples/final" "$dir/verified.jsonl" --replay_pairs "$dir/verified.jsonl" ;;
+	s2-top_pairs) fit_samples s2-sample "$start" "$dir/verified.jsonl" ;;
+	s2-pairs) fit "$start" "$seconds" "$out/run" sft --data "$dir/verified.jsonl" ;;
 	s2-refit) fit_samples "${RECIPE:-s2-online}" "$out/samples/final" ;;
 	s2-exfit) fit_samples s2-expert "$out/samples/final" ;;
 	s2-rl) fit_samples s2-rl "$out/samples/final" ;;
@@ -149,7 +157,7 @@ start)
 	;;
 table) "$python" bench/learning/study_table.py "$dir" "$split" ;;
 *)
-	[ -n "$seconds" ] && [[ -e $recipes/$study-$arm.yaml || $study-$arm =~ ^s2-(sft|top|young|refit|exfit|rl|expert2|reject)$ ]] || usage
+	[ -n "$seconds" ] && [[ -e $recipes/$study-$arm.yaml || $study-$arm =~ ^s2-(sft|top|young|refit|exfit|rl|expert2|reject|keep|exkeep|top_pairs|pairs)$ ]] || usage
 	train
 	[ -z "${TRAIN_ONLY:-}" ] || exit 0
 	compare=()
