@@ -82,6 +82,9 @@ static void json_fields(void **state)
 	assert_int_equal(json_opt_bool(o, "t", "b", &b, &err), 0);
 	assert_true(b);
 	assert_int_equal(json_opt_bool(o, "t", "i", &b, &err), ERR_FORMAT);
+	/* What is not there is no error, and leaves what was there before. */
+	assert_int_equal(json_opt_bool(o, "t", "none", &b, &err), 0);
+	assert_true(b);
 	assert_int_equal(json_opt_str(o, "t", "none", &s, &err), 0);
 	assert_int_equal(json_opt_str(o, "t", "b", &s, &err), ERR_FORMAT);
 	assert_int_equal(json_get_int(NULL, "t", "i", 0, 9, &i, &err), ERR_FORMAT);

@@ -7,9 +7,11 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -460,6 +462,34 @@ static void two_processes_end_as_one(void **state)
 	close(fd);
 }
 
+/* The process that works is the child of the one that was started; -1: there is none. */
+static pid_t child_of(pid_t parent)
+{
+	char *path = xasprintf("/proc/%d/task/%d/children", (int)parent, (int)parent);
+	int pid = -1;
+	FILE *f = fopen(path, "r");
+	assert_true(f && fscanf(f, "%d", &pid) == 1);
+	fclose(f);
+	free(path);
+	return pid;
+}
+
+/* A signal that ends the one that works is what the other one ends by. */
+static void a_signal_is_seen_as_one(void **state)
+{
+	static const char *const words[] = {"full", "268435456", NULL};
+	char why[512] = "";
+	if (sandbox_level_probe(why, sizeof why) < SANDBOX_FULL) skip();
+	struct child c;
+	struct err err = {0};
+	int fd = start(&c, words);
+	expect_ready(fd);
+	assert_int_equal(kill(child_of(c.pid), SIGKILL), 0);
+	if (child_wait(&c, (int)(WAIT_NS / 1000000), &err)) fail_msg("%s", err.text);
+	if (!WIFSIGNALED(c.status) || WTERMSIG(c.status) != SIGKILL) fail_msg("status 0x%x", c.status);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -471,6 +501,7 @@ int main(void)
 		cmocka_unit_test(tapes_are_priced),
 		cmocka_unit_test(proofs_over_the_wire),
 		cmocka_unit_test(two_processes_end_as_one),
+		cmocka_unit_test(a_signal_is_seen_as_one),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

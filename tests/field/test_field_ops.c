@@ -198,6 +198,9 @@ static void exact_results(void **state)
 	struct field_value expected = field_integer(f, large - 1);
 	assert_int_equal(field_agree(&less, &expected), FIELD_SAME);
 	assert_true(expected.lo == expected.hi);
+	/* A residue is below its modulus: of equal numbers nothing is left. */
+	struct field_value nothing = field_sub(f, v, v);
+	assert_true(nothing.q == 0 && nothing.p == 0);
 	/* An even power is not negative, whatever its base may be. */
 	struct field_value wide = field_input(f, 1);
 	wide.lo = -1;

@@ -285,6 +285,11 @@ static void test_limits(void **state)
 		if (cases[i].says) assert_non_null(strstr(err.text, cases[i].says));
 		else model_free(m);
 	}
+	/* A backend without limits takes any shape. */
+	struct model *any = NULL;
+	ops->limits = NULL;
+	assert_int_equal(model_create(&config, 5, ops, &any, NULL), 0);
+	model_free(any);
 	ops->limits = own;
 	/* The CPU's own: what its attention has room for is taken and runs, what is more is refused. */
 	static const struct {

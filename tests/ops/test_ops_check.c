@@ -345,6 +345,30 @@ static void test_forgotten_rows(void **state)
 		}
 }
 
+/* What an adapter's B held when it was bound counts element by element, to the last one of each
+ * part. */
+static void test_values_of_b(void **state)
+{
+	float b[2][3] = {{1, 2, 3}, {4, 5, 6}};
+	struct ops_linear l = {.parts = 2};
+	struct ops_lora lora = {
+		.b = {{.w = (struct elem *)b[0], .rows = 3, .cols = 1}, {.w = (struct elem *)b[1], .rows = 1, .cols = 3}}};
+	struct check_record c;
+	record_init(&c);
+	tail_bind(&c, &l, &lora);
+	uint64_t bound = c.tails[0].hash;
+	for (int i = 0; i < 6; i++) {
+		b[i / 3][i % 3] += 1;
+		tail_bind(&c, &l, &lora);
+		assert_true(c.tails[0].hash != bound);
+		b[i / 3][i % 3] -= 1;
+		tail_bind(&c, &l, &lora);
+		assert_true(c.tails[0].hash == bound);
+	}
+	assert_int_equal(c.ntails, 1);
+	record_release(&c);
+}
+
 /* A device that is described and not opened says the same of itself as the one that is opened. */
 static void test_described(void **state)
 {
@@ -373,8 +397,8 @@ static void test_described(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rules), cmocka_unit_test(test_forgotten_rows), cmocka_unit_test(test_described)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_forgotten_rows),
+		cmocka_unit_test(test_values_of_b), cmocka_unit_test(test_described)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

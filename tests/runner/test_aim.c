@@ -673,6 +673,8 @@ static void test_kernels_of_one_text(void **state)
 	replay_free(r);
 	const struct runner_site *a = site_of(&once, 5), *b = site_of(&twice, 5);
 	assert_true(once.coverage.nsites > 0 && a && b);
+	/* Nothing of this kernel hangs on a gate. */
+	assert_int_equal(once.coverage.gate_line, 0);
 	assert_int_equal(twice.coverage.nsites, once.coverage.nsites);
 	assert_int_equal(twice.coverage.sides, once.coverage.sides);
 	assert_int_equal(twice.coverage.taken, once.coverage.taken);

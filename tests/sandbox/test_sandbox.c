@@ -2,6 +2,7 @@
  * A probe returns what happened: 0 when the forbidden thing succeeded, or an errno. A fence that is
  * missing shows as "allowed". */
 #include "sandbox/sandbox.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <arpa/inet.h>
@@ -514,6 +515,28 @@ static void test_interrupted_probe(void **state)
 	assert_int_equal(errno, ECHILD);
 }
 
+/* In place of the C library's: a process other than the one that sets it
+ * has no further children. */
+static pid_t only_parent;
+pid_t fork(void)
+{
+	if (!only_parent || getpid() == only_parent) return ((pid_t(*)(void))dlsym(RTLD_NEXT, "fork"))();
+	errno = EAGAIN;
+	return -1;
+}
+
+/* Where the process inside cannot be made, nobody has reached the level. */
+static void test_probe_without_a_child_inside(void **state)
+{
+	char text[256];
+	only_parent = getpid();
+	int level = sandbox_level_probe(text, sizeof text);
+	only_parent = 0;
+	assert_int_equal(level, SANDBOX_NONE);
+	assert_non_null(strstr(text, "full: "));
+	assert_non_null(strstr(text, "lsm: fork in a new pid namespace"));
+}
+
 /* In its namespaces a job is process 1 of nobody, and its user is not root outside. */
 static int probe_full_identity(void) { return getpid() == 1 && getppid() == 0 && geteuid() != 0 ? ALLOWED : EPERM; }
 
@@ -602,6 +625,7 @@ int main(void)
 		cmocka_unit_test(test_gpu_files),
 		cmocka_unit_test(test_paths_that_are_not_there),
 		cmocka_unit_test(test_interrupted_probe),
+		cmocka_unit_test(test_probe_without_a_child_inside),
 		cmocka_unit_test(test_full_identity),
 		cmocka_unit_test(test_tool),
 	};

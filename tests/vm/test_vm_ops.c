@@ -2,6 +2,7 @@
  * cases it hides: kernels by hand, values from C. */
 #include "base/dtype.h"
 #include "tape/tape.h"
+#include "vm/core/program.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <setjmp.h>
@@ -395,6 +396,31 @@ static void test_masked_off(void **state)
 	for (int i = 0; i < N; i++) assert_true(others[i] < 0 ? r[i] == others[i] : isnan(r[i]));
 }
 
+/* A cast of floats that have no place in the type, whatever memory holds, gives a pattern and not
+ * what the processor happens to do; one that may have a place is cast. */
+static void test_casts_without_a_place(void **state)
+{
+	static const struct {
+		const char *body;
+		bool is_open;
+	} rows[] = {
+		{"%k = arith.constant dense<2.147483648e9> : " T "f32>\n%m = arith.maxnumf %x, %k : " T "f32>", true},
+		{"%k = arith.constant dense<2.0e9> : " T "f32>\n%m = arith.maxnumf %x, %k : " T "f32>", false},
+		{"%k = arith.constant dense<-2.2e9> : " T "f32>\n%m = arith.minnumf %x, %k : " T "f32>", true},
+		{"%k = arith.constant dense<-2.0e9> : " T "f32>\n%m = arith.minnumf %x, %k : " T "f32>", false},
+	};
+	uint8_t open[8];
+	vm_pattern(ELEM_I32, open);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		int32_t r[N];
+		char *body = xasprintf("%s\n%%r = arith.fptosi %%m : " T "f32> to " T "i32>", rows[i].body);
+		RUN("f32", "i32", body, floats, floats, r);
+		/* The first number is 0: it becomes the bound, which has a place or has none. */
+		if (!memcmp(r, open, 4) != rows[i].is_open) fail_msg("row %zu: %d", i, r[0]);
+		free(body);
+	}
+}
+
 /* A block of pointers into two buffers: elements of every size are read one by one, the last
  * ones of each buffer too. */
 static void test_pointers_into_two_buffers(void **state)
@@ -583,6 +609,7 @@ int main(void)
 		cmocka_unit_test(test_control),
 		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_masked_off),
+		cmocka_unit_test(test_casts_without_a_place),
 		cmocka_unit_test(test_pointers_into_two_buffers),
 		cmocka_unit_test(test_broadcast_of_written_out_splat),
 		cmocka_unit_test(test_scales),
