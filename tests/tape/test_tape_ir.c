@@ -320,7 +320,7 @@ static void test_write_forms(void **state)
 {
 	static const char *const args[] = {"M", "M * N", "M * 3", "N * 7", "M * N * 2", "cdiv(N, 64)", "cdiv(M * N, 256)",
 		"M * cdiv(N, 256)", "next_pow2(N)", "next_pow2(M)", "M + 7", "N - 2", "N + 1", "12", "0", "-5", "x0 + N",
-		"x1 + 8", "2.0", "1.0000000000000001e-05", "-0.5", "inf"};
+		"x1 + 8", "2.0", "1.0000000000000001e-05", "1e+22", "-0.5", "inf"};
 	static const char *const grids[] = {"cdiv(M, 1024)", "2, cdiv(M, 1024), 3", "M, N", "cdiv(M, 1024), cdiv(N, 1024)",
 		"cdiv(N, 1024), cdiv(M, 1024), M * 2"};
 	struct given g[3];

@@ -74,13 +74,18 @@ static void test_sides(void **state)
 				{.line = 4, .kind = SITE_COMPARE, .wanted = SIDE_BELOW | SIDE_ABOVE, .taken = SIDE_BELOW | SIDE_ABOVE}},
 		{.site = {.line = 5, .kind = SITE_TERM, .wanted = SIDE_BELOW, .taken = SIDE_BELOW}},
 		{.site = {.line = 6, .kind = SITE_STEP}},
+		{.site = {.line = 7, .kind = SITE_END, .wanted = SIDE_BELOW, .low = -87.5, .high = 88, .what = "math.exp"}},
+		{.site = {.line = 8, .kind = SITE_COMPARE, .wanted = SIDE_ABOVE, .constant = 0.25, .what = "arith.cmpf"}},
 		{.site = {.line = 4, .kind = SITE_COMPARE, .wanted = SIDE_BELOW | SIDE_ABOVE}, .is_known_before = true}};
 	struct guided s = {.variants[0] = {.n = ARRAY_LEN(sites), .sites = sites}};
 	struct verdict v = {.sides = 77, .sides_taken = 77, .nunreached = 3};
 	struct grading g = {.v = &v, .guided = &s};
 	guided_report(&g);
-	assert_true(v.sides == 4 && v.sides_taken == 3 && v.nunreached == 1);
+	assert_true(v.sides == 6 && v.sides_taken == 3 && v.nunreached == 3);
 	assert_int_equal(v.unreached[0].line, 3);
+	/* An end is named by itself, a comparison by its constant. */
+	assert_string_equal(v.unreached[1].text, "math.exp at -87.5: never below");
+	assert_string_equal(v.unreached[2].text, "arith.cmpf 0.25: never above");
 }
 
 /* The lines that move most are kept, as many as there is room for, and none beside them. */
