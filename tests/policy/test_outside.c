@@ -173,7 +173,7 @@ static void test_request(void **state)
 static void test_failures(void **state)
 {
 	assert_int_equal(
-		failure("exit 3", 60, "ended (exit 3) with 1 requests unanswered, the first of them task t, sample 3"),
+		failure("exit 3", 60, "ended (exit 3) with 1 request unanswered, the first of them task t, sample 3"),
 		ERR_CHILD);
 	assert_int_equal(failure("kill -9 $$", 60, "signal 9"), ERR_CHILD);
 	assert_int_equal(failure("/no/such/program", 60, "exit 127"), ERR_CHILD);
