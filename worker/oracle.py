@@ -23,6 +23,7 @@ import oracle_library
 import oracle_scale
 import oracle_size
 import oracle_sized
+import oracle_state
 import oracle_template
 import output_form
 import wire
@@ -265,7 +266,7 @@ def amplify_faint(variant, trial, call):
     def outs_of(i, factor):
         model = variant.fresh_model()
         if trial["parameters"] == "random":
-            oracle_inputs.randomise_state(model, trial["seed"])
+            oracle_state.randomise_state(model, trial["seed"])
         tried = tensors[:i] + [oracle_inputs.scaled(tensors[i], factor)] + tensors[i + 1:]
         seed_all(DRAW_SEED)
         return forward(model, replaced(call, tried).map(clone_tensor))
@@ -323,9 +324,9 @@ def run_call(variant, trial, call, is_sensitive=False):
     # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
     if trial["parameters"] == "random":
-        oracle_inputs.randomise_state(model, trial["seed"], trial.get("wide", 0))
-    oracle_inputs.place_state(model, trial.get("placed", ()))
-    oracle_inputs.dominate_state(model, trial.get("dominant", ()))
+        oracle_state.randomise_state(model, trial["seed"], trial.get("wide", 0))
+    oracle_state.place_state(model, trial.get("placed", ()))
+    oracle_state.dominate_state(model, trial.get("dominant", ()))
     params = [(n, t.detach().clone()) for n, t in named_tensors(model)]
     draws = Draws() if variant.draws else None
     given = call.map(clone_tensor)
