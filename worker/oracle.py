@@ -23,17 +23,16 @@ import oracle_library
 import oracle_scale
 import oracle_size
 import oracle_sized
+import oracle_state
 import oracle_template
 import output_form
 import wire
-from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, readable, same_bytes
+from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
 from oracle_reference import (DRAW_SEED, TASK_FILE, Asked, Draws, Fits, Reference, clone_tensor, device_mode, forward,
                               forward_double, named_tensors, plain_outputs, seed_all)
+from oracle_usable import is_exact, is_finite, noise_of, unlike_numbers, vanishes
 
 SANDBOX = {"allow_memfd": 1}
-# How far the reference's own error may be from fp64 where a hidden trial is to count
-# (src/verify/compare.c, `usable`).
-USABLE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 WIDE_KIND = "near-one"      # inputs of which parameters are varied most
 VARIANTS = ("stock", "smaller", "larger", "strided", "built")
 
@@ -267,7 +266,7 @@ def amplify_faint(variant, trial, call):
     def outs_of(i, factor):
         model = variant.fresh_model()
         if trial["parameters"] == "random":
-            oracle_inputs.randomise_state(model, trial["seed"])
+            oracle_state.randomise_state(model, trial["seed"])
         tried = tensors[:i] + [oracle_inputs.scaled(tensors[i], factor)] + tensors[i + 1:]
         seed_all(DRAW_SEED)
         return forward(model, replaced(call, tried).map(clone_tensor))
@@ -316,44 +315,6 @@ def run_trial(variant, trial, positive, power):
     return r
 
 
-NOISE_RUNS = 2
-
-
-MOSTLY_ZERO = 0.6
-
-
-def vanishes(r):
-    """Whether an output is zero throughout, or mostly: what is left above a bound (x - threshold)
-    may be as small as the rounding of what it was made of."""
-    return r.is_floating_point() and r.numel() > 0 and (r == 0).double().mean().item() > MOSTLY_ZERO
-
-
-def noise_of(model, call, draws, exact, seed):
-    """For each output of the reference in fp64 how far half a unit in the last place of each input,
-    up or down, moves it: the most of each row, in NOISE_RUNS runs. What rounding leaves of a row of
-    equal elements behind a division by nearly nothing, or of a sum of thousands behind an
-    exponential, is of this size, whoever computes it."""
-    generator = torch.Generator().manual_seed(seed ^ 0x6E6F6973)
-
-    def moved(t):
-        if not t.is_floating_point():
-            return t.clone()
-        sign = torch.randint(0, 2, t.shape, generator=generator) * 2 - 1
-        return t.double() * (1 + sign * (torch.finfo(t.dtype).eps / 2))
-
-    noise = [torch.zeros(r.reshape(-1, r.shape[-1]).shape[0] if r.dim() and r.numel() else 0, dtype=torch.float64)
-             for r in exact]
-    for _ in range(NOISE_RUNS):
-        found = forward_double(model, call.map(moved), draws)
-        if found is None or any(f.shape != r.shape for f, r in zip(found[0], exact)):
-            return None
-        for n, f, r in zip(noise, found[0], exact):
-            if n.numel() and r.is_floating_point():
-                distance = (f.double() - r.double()).abs().nan_to_num(0.0, 0.0, 0.0)
-                torch.maximum(n, distance.reshape(n.numel(), -1).amax(1), out=n)
-    return noise
-
-
 def run_call(variant, trial, call, is_sensitive=False):
     """The reference on one call, plain and in fp64. is_sensitive: some rows have equal elements, so
     that rounding may be all that is left of them, or weights are large, so that an exponential may
@@ -363,9 +324,9 @@ def run_call(variant, trial, call, is_sensitive=False):
     # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
     if trial["parameters"] == "random":
-        oracle_inputs.randomise_state(model, trial["seed"], trial.get("wide", 0))
-    oracle_inputs.place_state(model, trial.get("placed", ()))
-    oracle_inputs.dominate_state(model, trial.get("dominant", ()))
+        oracle_state.randomise_state(model, trial["seed"], trial.get("wide", 0))
+    oracle_state.place_state(model, trial.get("placed", ()))
+    oracle_state.dominate_state(model, trial.get("dominant", ()))
     params = [(n, t.detach().clone()) for n, t in named_tensors(model)]
     draws = Draws() if variant.draws else None
     given = call.map(clone_tensor)
@@ -398,56 +359,6 @@ def run_call(variant, trial, call, is_sensitive=False):
             "fits": casts is None or casts.fits, "is_short": casts is None or casts.is_short,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
             "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
-
-
-FINITE_SHARE = 1 / 4     # of the finite elements that an output has on the task's own inputs
-
-
-def unlike_numbers(t):
-    """Which of -inf, +inf and NaN a tensor holds, and its share of finite elements."""
-    t = readable(t)
-    if not t.is_floating_point() or torch.isfinite(t).all():
-        return set(), 1.0
-    kinds = {"-inf": torch.isneginf(t), "+inf": torch.isposinf(t), "nan": torch.isnan(t)}
-    return {kind for kind, at in kinds.items() if at.any()}, torch.isfinite(t).double().mean().item()
-
-
-def is_finite(result, usual=(), share=FINITE_SHARE):
-    """Whether the reference's result says what a candidate's has to be. A task may itself ask for
-    what is no finite number (scores of -inf behind a causal mask): the kinds that its own inputs
-    give, `usual`, are as good as numbers where fp64 has the same kind at the same place and enough
-    finite elements are left. All else overflowed."""
-    exact = result["exact"] or result["plain"]
-    for i, (f, r) in enumerate(zip(result["plain"], exact)):
-        f, r = readable(f), readable(r)
-        if not f.is_floating_point():
-            continue
-        (found, left), (of_twin, _) = unlike_numbers(f), unlike_numbers(r)
-        if not found and not of_twin:
-            continue
-        allowed, finite = usual[i] if i < len(usual) else (set(), 1.0)
-        is_same = all(torch.equal(at(f), at(r)) for at in (torch.isneginf, torch.isposinf, torch.isnan))
-        if not is_same or not found <= allowed or left < share * finite or left == 0:
-            return False
-    return True
-
-
-def is_exact(result):
-    """Whether the reference's own error leaves room to tell right from wrong, and no cast to whole
-    numbers loses what it casts."""
-    if not result["fits"]:
-        return False
-    for f, r in zip(result["plain"], result["exact"] or []):
-        if f.is_floating_point() and f.numel():
-            r = readable(r)
-            usable, is_number = USABLE.get(f.dtype, 1.0), torch.isfinite(r)
-            f, r = f.double()[is_number], r[is_number]
-            error = ((f - r).abs() / (r.abs() + r.abs().mean())).nan_to_num(0.0).max().item() if r.numel() else 0.0
-            if error > usable:
-                return False
-        elif not f.is_floating_point() and not torch.equal(f, r.to(f.dtype)):
-            return False
-    return True
 
 
 def trial_name(name, positive, power):

@@ -10,6 +10,7 @@ import torch
 import oracle
 import oracle_inputs
 import oracle_pack
+import oracle_usable
 import wire
 from oracle_reference import Reference, device_mode
 
@@ -68,7 +69,7 @@ def result(variant, trial, edits):
 
 
 def is_good(variant, r):
-    return oracle.is_finite(r, variant.usual) and oracle.is_exact(r)
+    return oracle_usable.is_finite(r, variant.usual) and oracle_usable.is_exact(r)
 
 
 def is_short(variant, trial):

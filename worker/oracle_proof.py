@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-import oracle_inputs
+import oracle_state
 from oracle_pack import dtype_name
 from oracle_reference import clone_tensor, flatten_outputs, named_tensors, seed_all, DRAW_SEED
 from oracle_proof_operators import Evaluator
@@ -138,7 +138,7 @@ def describe(variant, seed, given, graph=None):
     parameters go into `given`."""
     # A real point: random parameters, and two draws of inputs. What is equal in both is a constant.
     model = variant.fresh_model()
-    oracle_inputs.randomise_state(model, seed)
+    oracle_state.randomise_state(model, seed)
     call, other = variant.inputs(seed), variant.inputs(seed + 1)
     state, tensors = named_tensors(model), call.tensors()
     g = Graph()

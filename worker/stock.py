@@ -20,6 +20,7 @@ import os
 import torch
 
 import oracle_inputs
+import oracle_state
 import wire
 from oracle_pack import Fault, dtype_name
 from oracle_reference import DRAW_SEED, Draws, Reference, flatten_outputs, named_tensors, seed_all
@@ -180,7 +181,7 @@ class Stock:
             for name, t in named_tensors(self.model):
                 t.copy_(self.initial[name])
         if trial["parameters"] == "random":
-            oracle_inputs.randomise_state(self.model, trial["seed"])
+            oracle_state.randomise_state(self.model, trial["seed"])
 
     def share_given(self, call):
         """What the runner starts with, in memory of both; (call on that memory, inputs, params)."""

@@ -12,8 +12,9 @@ import math
 
 import torch
 
-from tracer_tensor import META, TraceTensor, argument, is_cuda_device
+from tracer_operators import argument
 from tracer_record import numel
+from tracer_tensor import META, TraceTensor, is_cuda_device
 
 COPIES_MAX = 256      # of one operator
 

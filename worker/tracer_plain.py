@@ -35,6 +35,7 @@ import tracer_value
 import tracer_watch
 from tracer_chance import DRAWN
 from tracer_drawn import LIVES, Life, address_of, drawn, first_drawn, is_asked
+from tracer_operators import VIEWED_IN_PLACE
 from tracer_tensor import TraceTensor, without_modes
 
 CONTENTS = 512         # bytes at each of three places of a tensor: each page that is written to is one more to make
@@ -187,7 +188,7 @@ class PlainMode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func._schema.name in tracer_tensor.VIEWED_IN_PLACE:
+        if func._schema.name in VIEWED_IN_PLACE:
             return tracer_tensor.view_in_place(func, args, kwargs or {})
         # Elsewhere torch itself has taken these apart before they come here, with its
         # own code: what Python has beside that is for compilers, and copies what a

@@ -47,7 +47,9 @@ static double rusage_s(int who)
 
 /* A process as /proc shows it. */
 struct process {
-	long pid, parent, ticks; /* processor time of it and of what it waited for */
+	long pid;
+	long parent;
+	long ticks; /* processor time of it and of what it waited for */
 };
 
 static bool process_read(const char *pid, struct process *p)

@@ -93,8 +93,9 @@ static int hole_variants(const struct prompt_input *in, struct str *out, struct 
 		return err_set(err, ERR_USAGE, "{{variants}} needs kernels to show: --variants and --variants_from");
 	for (int i = 0; i < in->nvariants; i++) {
 		const struct prompt_variant *v = &in->variants[i];
-		str_printf(out, "%sVariant %d: %.2f us, %d launches, %lld bytes; waits for %s.\n\n```%s\n", i ? "\n\n" : "",
-			i + 1, v->cost_s * 1e6, v->launches, (long long)v->bytes, limit_text(v->limit),
+		str_printf(out, "%sVariant %d: %.2f us, %d %s, %lld %s; waits for %s.\n\n```%s\n", i ? "\n\n" : "", i + 1,
+			v->cost_s * 1e6, v->launches, plural(v->launches, "launch", "launches"), (long long)v->bytes,
+			plural(v->bytes, "byte", "bytes"), limit_text(v->limit),
 			tape_ir_is(v->source, strlen(v->source)) ? "ttir" : "python");
 		put_trimmed(out, v->source);
 		str_puts(out, "\n```");
@@ -274,13 +275,23 @@ int prompt_render(const char *template_text, const char *template_name, const st
 	return 0;
 }
 
+static void put_counts(int64_t bytes, int64_t sectors, struct str *out)
+{
+	str_printf(out, "%lld %s, %lld %s", (long long)bytes, plural(bytes, "byte", "bytes"), (long long)sectors,
+		plural(sectors, "sector", "sectors"));
+}
+
 void prompt_cost_table(const struct verdict *v, struct str *out)
 {
-	for (int i = 0; i < MIN(v->nlines, 8); i++)
-		str_printf(out, "line %d: %lld bytes, %lld sectors, %lld flops\n", v->lines[i].line,
-			(long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
-	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches,
-		(long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
+	for (int i = 0; i < MIN(v->nlines, 8); i++) {
+		str_printf(out, "line %d: ", v->lines[i].line);
+		put_counts(v->lines[i].bytes, v->lines[i].sectors, out);
+		str_printf(out, ", %lld %s\n", (long long)v->lines[i].flops, plural(v->lines[i].flops, "flop", "flops"));
+	}
+	str_printf(out, "total: %d %s, %lld %s, ", v->launches, plural(v->launches, "launch", "launches"),
+		(long long)v->programs, plural(v->programs, "program", "programs"));
+	put_counts(v->bytes, v->sectors, out);
+	str_printf(out, ", %.2f us\n", v->cost_s * 1e6);
 	/* A verdict that no GPU gave has no times: NaN, or 0 where it was read from a
 	 * record without a device. */
 	if (v->device.time_s > 0) str_printf(out, "measured on %s: %.2f us\n", v->device.name, v->device.time_s * 1e6);

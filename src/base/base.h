@@ -87,6 +87,8 @@ struct str {
 void str_append(struct str *s, const void *data, size_t len);
 void str_puts(struct str *s, const char *text);
 void str_putc(struct str *s, char c);
+/* The word that goes with a count: 1 launch, 2 launches. */
+static inline const char *plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vprintf(struct str *s, const char *fmt, va_list ap);
 void str_clear(struct str *s); /* len = 0, memory kept */

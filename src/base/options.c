@@ -234,10 +234,10 @@ static int set_json(const struct parse *p, const char *where, const struct optio
 	return 0;
 }
 
-/* A path, or the bare name of a recipe that ships with hone. */
+/* A path, here or as it ships with hone, or the bare name of a recipe that does. */
 static char *recipe_path(const char *name)
 {
-	if (path_exists(name) || strpbrk(name, "/.")) return xstrdup(name);
+	if (path_exists(name) || strpbrk(name, "/.")) return path_or_installed(name);
 	char *shipped = xasprintf("recipes/%s.yaml", name), *path = path_installed(shipped);
 	free(shipped);
 	return path ? path : xstrdup(name);
@@ -297,8 +297,8 @@ static void print_help(const struct parse *p, const char *summary)
 		print_default(d, field(p, d));
 		putchar('\n');
 	}
-	printf("  --recipe TEXT                   YAML file with option names as keys, or the name of a recipe that ships "
-		   "with hone\n"
+	printf("  --recipe TEXT                   YAML file with option names as keys; path or name of one that ships with "
+		   "hone, too\n"
 		   "  --help                          print this\n");
 	options_needs_print(p->command, p->defs, p->count);
 }

@@ -195,11 +195,13 @@ static int distill_run(struct distill *d, struct err *err)
 	if (!rc && o->pairs) rc = jsonl_each(o->pairs, JSONL_LINE_MAX, pair_add, d, err);
 	if (!rc) rc = run_folder_claim(o->sft.output_dir, err);
 	if (!rc) rc = jsonl_write(path, &d->text, err);
+	/* What was collected is told before the training begins, which takes long. */
 	if (!rc) {
-		log_info(
-			"%s: %lld answers of %zu structures, of %lld samples with %lld genuine (%lld to other tasks); %lld pairs",
-			path, (long long)d->kept, json_object_size(d->per_structure), (long long)d->samples, (long long)d->genuine,
-			(long long)d->other_tasks, (long long)d->pairs);
+		log_info("%s: %lld %s of %zu %s, of %lld %s with %lld genuine (%lld to other tasks); %lld %s", path,
+			(long long)d->kept, plural(d->kept, "answer", "answers"), json_object_size(d->per_structure),
+			plural((int64_t)json_object_size(d->per_structure), "structure", "structures"), (long long)d->samples,
+			plural(d->samples, "sample", "samples"), (long long)d->genuine, (long long)d->other_tasks,
+			(long long)d->pairs, plural(d->pairs, "pair", "pairs"));
 		struct sft_cmd sft = o->sft;
 		sft.data = path;
 		rc = sft_command(&sft, err);

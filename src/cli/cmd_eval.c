@@ -512,13 +512,15 @@ static void print_turns(const json_t *t)
 	size_t i;
 	json_t *row;
 	const json_t *best_of = json_object_get(t, "best_of"), *d = json_object_get(t, "difference");
-	json_array_foreach(json_object_get(t, "by_turn"), i, row) printf("turn %-9lld %.4f solved by it, %lld answers\n",
-		count_at(row, "turn"), real_at(row, "solved"), count_at(row, "answers"));
+	json_array_foreach(json_object_get(t, "by_turn"), i, row)
+		printf("turn %-9lld %.4f solved by it, %lld %s\n", count_at(row, "turn"), real_at(row, "solved"),
+			count_at(row, "answers"), plural(count_at(row, "answers"), "answer", "answers"));
 	print_side("refinement", json_object_get(t, "refined"));
 	if (!best_of) return;
 	print_side("best of n", best_of);
-	printf("refinement - best of n: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n", real_at(d, "solved"),
-		count_at(d, "structures"), real_at(d, "low"), real_at(d, "high"));
+	printf("refinement - best of n: %+.4f, 95 %% interval over %lld %s [%+.4f, %+.4f]\n", real_at(d, "solved"),
+		count_at(d, "structures"), plural(count_at(d, "structures"), "structure", "structures"), real_at(d, "low"),
+		real_at(d, "high"));
 }
 
 static void print_summary(const json_t *s)
@@ -533,7 +535,8 @@ static void print_summary(const json_t *s)
 	{
 		long long counted = count_at(json_object_get(s, "pass_tasks"), key);
 		printf("%-14s %.4f", key, json_real_value(value));
-		if (counted < count_at(s, "tasks")) printf("  (%lld tasks have as many verdicts)", counted);
+		if (counted < count_at(s, "tasks"))
+			printf("  (%lld %s as many verdicts)", counted, plural(counted, "task has", "tasks have"));
 		putchar('\n');
 	}
 	/* Rates over all answers, then how often each verdict and reason came up. */
@@ -550,9 +553,9 @@ static void print_summary(const json_t *s)
 	if (json_object_get(s, "finals")) eval_finals_print(json_object_get(s, "finals"));
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
-		printf("difference to %s: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n",
+		printf("difference to %s: %+.4f, 95 %% interval over %lld %s [%+.4f, %+.4f]\n",
 			json_string_value(json_object_get(c, "to")), real_at(c, "difference"), count_at(c, "structures"),
-			real_at(c, "low"), real_at(c, "high"));
+			plural(count_at(c, "structures"), "structure", "structures"), real_at(c, "low"), real_at(c, "high"));
 }
 
 static int eval_report(struct eval *e, struct err *err)
@@ -652,7 +655,9 @@ int cmd_eval(int argc, char **argv)
 	if (!rc) rc = eval_midend(&e, &err);
 	if (!rc) rc = eval_bests(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);
-	if (!rc && !o.judge) printf("%s: answers to %zu tasks, not judged\n", o.out, e.prompts.count);
+	if (!rc && !o.judge)
+		printf("%s: answers to %zu %s, not judged\n", o.out, e.prompts.count,
+			plural((int64_t)e.prompts.count, "task", "tasks"));
 	else if (!rc) rc = eval_report(&e, &err);
 	/* What a command has answered is not lost with the rest. */
 	if (!rc) eval_kept_remove(&e);

@@ -146,9 +146,9 @@ static int open_all(struct generate *g, struct err *err)
 	const struct ops *ops = g->policy.ops;
 	const struct model_config *c = &g->policy.config;
 	if (!rc)
-		log_info("%.1f MiB for %d sequences of up to %d tokens",
+		log_info("%.1f MiB for %d %s of up to %d tokens",
 			(double)(engine_bytes(ops, c, &eo) + engine_device_bytes(ops, c, &eo)) / (1 << 20), eo.max_sequences,
-			eo.max_context);
+			plural(eo.max_sequences, "sequence", "sequences"), eo.max_context);
 	return rc;
 }
 
@@ -268,8 +268,9 @@ static void print(const struct generate *g)
 		if (g->o->json) json_array_append_new(list, completion_json(g, c, &text));
 		else if (count > 1) {
 			bool is_named = g->npolicies > 1;
-			printf("--- %s%ssample %d, %d tokens, %s\n", is_named ? g->o->policy.adapters.items[c->id] : "",
-				is_named ? ", " : "", c->sample, c->count, finish_reason_name(c->finish));
+			printf("--- %s%ssample %d, %d %s, %s\n", is_named ? g->o->policy.adapters.items[c->id] : "",
+				is_named ? ", " : "", c->sample, c->count, plural(c->count, "token", "tokens"),
+				finish_reason_name(c->finish));
 			if (text.len) fwrite(text.data, 1, text.len, stdout);
 			printf("\n");
 		}

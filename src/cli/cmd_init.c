@@ -205,8 +205,8 @@ static void print_result(const struct init_options *o, const struct model_config
 {
 	int64_t params = model_config_params(c);
 	if (!o->json) {
-		printf("%s: %lld parameters, %d tokens (of %d rows), trained on %zu texts\n", o->out, (long long)params, tokens,
-			c->vocab_size, texts);
+		printf("%s: %lld parameters, %d tokens (of %d rows), trained on %zu %s\n", o->out, (long long)params, tokens,
+			c->vocab_size, texts, plural((int64_t)texts, "text", "texts"));
 		return;
 	}
 	json_t *result = json_pack("{s:s, s:I, s:i, s:i, s:I}", "out", o->out, "parameters", (json_int_t)params, "tokens",

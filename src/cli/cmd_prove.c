@@ -43,9 +43,10 @@ static void print_text(const char *path, const struct verify_proof *p)
 	const struct prove_result *r = &p->result;
 	printf("%s: %s\n  %s\n", path, prove_answer_name(r->answer), r->text);
 	if (r->answer == PROVE_PROVED)
-		printf("  %lld elements, %d points; degree at most %.3g: another expression would agree with a chance below "
+		printf("  %lld %s, %d %s; degree at most %.3g: another expression would agree with a chance below "
 			   "%.2g (%s)\n",
-			(long long)r->elements, r->rounds, r->degree, r->bound,
+			(long long)r->elements, plural(r->elements, "element", "elements"), r->rounds,
+			plural(r->rounds, "point", "points"), r->degree, r->bound,
 			r->is_theorem ? "theorem: Schwartz, Zippel"
 						  : "conjecture: exponentials, roots or random functions take part");
 	if (r->answer != p->alone) printf("  the proof alone: %s\n", prove_answer_name(p->alone));

@@ -232,7 +232,9 @@ static int run(const struct redteam_options *o, struct err *err)
 	if (!rc && o->against) rc = ask_command(&r, err);
 	else if (!rc && !o->out) rc = ask_verifier(&r, err);
 	bool is_judged = !o->out || o->against;
-	if (!rc && !is_judged) printf("%d candidates for %zu tasks in %s\n", r.count, r.tasks.count, o->out);
+	if (!rc && !is_judged)
+		printf("%d %s for %zu %s in %s\n", r.count, plural(r.count, "candidate", "candidates"), r.tasks.count,
+			plural((int64_t)r.tasks.count, "task", "tasks"), o->out);
 	/* One that was accepted makes the command fail: all are wrong by construction. So does one that
 	 * nobody judged, since "none accepted" is then not what was asked. */
 	if (!rc && is_judged) {

@@ -216,10 +216,12 @@ static int open_all(struct run *r, struct err *err)
 	if (!rc) rc = sft_data_load(r->o->data, &r->policy, (int)r->o->max_tokens, d, err);
 	if (rc) return rc;
 	if (d->too_long && is_first(r))
-		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused",
-			(long long)d->too_long, (long long)r->o->max_tokens);
+		log_warn("%lld %s longer than max_tokens %lld or the model's positions and %s refused", (long long)d->too_long,
+			plural(d->too_long, "example is", "examples are"), (long long)r->o->max_tokens,
+			plural(d->too_long, "was", "were"));
 	if (d->other_splits && is_first(r))
-		log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
+		log_info("%lld %s left alone", (long long)d->other_splits,
+			plural(d->other_splits, "row of other splits was", "rows of other splits were"));
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
 	return sft_check(
 		d->train.v, d->train.count, d->heldout.v, d->heldout.count, &r->sft, ranks_planned(&r->o->ranks), err);
@@ -304,9 +306,11 @@ static int plan(struct run *r, FILE *to, struct err *err)
 	int rc = plan_check(&m, room_of, r->room, advice, err);
 	if (!rc) rc = rows_check(r, err);
 	if (!to) return rc;
-	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
-		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
-		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
+	fprintf(to, "train %zu %s, %lld %s, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
+		r->data.train.count, plural((int64_t)r->data.train.count, "example", "examples"),
+		(long long)r->data.train.tokens, plural(r->data.train.tokens, "token", "tokens"),
+		(long long)r->data.train.completion_tokens, r->data.heldout.count, (long long)r->data.too_long,
+		(long long)r->data.other_splits);
 	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", o->max_seconds);
 	else fprintf(to, "steps: %lld\n", (long long)r->total_steps);
 	/* An adapter of a folder may leave projections out. */

@@ -158,7 +158,7 @@ static int tasks_list(const struct tasks_options *o, char **pos, struct err *err
 		else printf("%-32s  level %d  %-8s %s\n", t->name, t->level, or_dash(t->split), or_dash(t->structure));
 	}
 	if (o->json) json_print(json_pack("{s:I, s:O}", "count", (json_int_t)set.count, "tasks", list));
-	else fprintf(stderr, "%zu tasks\n", set.count);
+	else fprintf(stderr, "%zu %s\n", set.count, plural((int64_t)set.count, "task", "tasks"));
 	json_decref(list);
 	task_set_release(&set);
 	return ERR_OK;
@@ -233,8 +233,9 @@ static int counts_print(const struct tasks_options *o, const struct task_set *se
 	/* json_print releases what it is given; the row itself is released below. */
 	if (o->json) json_print(json_incref(row));
 	else
-		printf("%s: %zu tasks (%d train, %d dev, %d test; %s), %zu duplicates left out\n", o->out, set->count,
-			splits[TASK_TRAIN], splits[TASK_DEV], splits[TASK_TEST], text.data, duplicates);
+		printf("%s: %zu %s (%d train, %d dev, %d test; %s), %zu %s left out\n", o->out, set->count,
+			plural((int64_t)set->count, "task", "tasks"), splits[TASK_TRAIN], splits[TASK_DEV], splits[TASK_TEST],
+			text.data, duplicates, plural((int64_t)duplicates, "duplicate", "duplicates"));
 	json_decref(row);
 	str_release(&text);
 	return ERR_OK;
@@ -319,7 +320,8 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 	size_t shrunk = 0;
 	for (size_t i = 0; i < set.count && o->size_max; i++) shrunk += task_shrink(&set.tasks[i], o->size_max);
 	if (o->size_max)
-		fprintf(stderr, "%zu tasks have smaller sizes now; `hone tasks audit` says which of them still run\n", shrunk);
+		fprintf(stderr, "%zu %s smaller sizes now; `hone tasks audit` says which of them still run\n", shrunk,
+			plural((int64_t)shrunk, "task has", "tasks have"));
 	size_t dropped = drop_duplicates(&set);
 	rc = task_set_save(o->out, &set, err);
 	if (!rc) rc = counts_print(o, &set, dropped);

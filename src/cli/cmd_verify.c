@@ -180,9 +180,9 @@ static void print_detail(const char *detail, const char *path)
 static void print_times(const struct verdict_device *d)
 {
 	if (d->stock_trials)
-		printf("  at the task's own sizes %d trials agree on the GPU, inputs and fp64 reference made there: largest "
+		printf("  at the task's own sizes %d %s on the GPU, inputs and fp64 reference made there: largest "
 			   "scaled error %.2g\n",
-			d->stock_trials, d->stock_error_max);
+			d->stock_trials, plural(d->stock_trials, "trial agrees", "trials agree"), d->stock_error_max);
 	if (d->stock_why[0]) printf("  at the task's own sizes, on the GPU, not judged: %s\n", d->stock_why);
 	if (d->untimed[0]) printf("  not timed on the GPU: %s\n", d->untimed);
 	if (!d->timed) return;
@@ -197,7 +197,9 @@ static void print_times(const struct verdict_device *d)
 			   "time\n",
 			d->floor_by, d->floor_rate * 1e-12, strcmp(d->floor_by, "memory") ? "FLOP" : "B", d->floor_s * 1e6,
 			100 * d->floor_s / d->time_s);
-	if (d->others > 0) printf("  %d processes of others were on the GPU\n", d->others);
+	if (d->others > 0)
+		printf(
+			"  %d %s on the GPU\n", d->others, plural(d->others, "process of others was", "processes of others were"));
 	for (int k = 0; k < REFERENCE_COUNT; k++) {
 		const struct verdict_reference *r = &d->references[k];
 		const char *name = verdict_reference_name((enum verdict_reference_kind)k);
@@ -225,7 +227,9 @@ static void print_sanitizer(const struct verdict_device *d)
 	for (int k = 0; k < SANITIZER_COUNT; k++) {
 		const char *name = verdict_sanitizer_name((enum verdict_sanitizer)k);
 		if (d->sanitized[k] < 0) printf(" %s not run%s", name, k + 1 < SANITIZER_COUNT ? "," : "");
-		else printf(" %s %d errors%s", name, d->sanitized[k], k + 1 < SANITIZER_COUNT ? "," : "");
+		else
+			printf(" %s %d %s%s", name, d->sanitized[k], plural(d->sanitized[k], "error", "errors"),
+				k + 1 < SANITIZER_COUNT ? "," : "");
 	}
 	printf("%s%s\n", d->sanitizer[0] ? ": " : "", d->sanitizer);
 }
@@ -277,9 +281,10 @@ static void print_cost(const struct verdict *v)
 {
 	if (isfinite(v->speedup_eager))
 		printf("  cost model: %.3g us; PyTorch's operators %.3g us (speedup %.2f), fused %.3g us (speedup %.2f); %d "
-			   "launches, %lld programs, %lld bytes\n",
+			   "%s, %lld %s, %lld %s\n",
 			v->cost_s * 1e6, v->eager_cost_s * 1e6, v->speedup_eager, v->fused_cost_s * 1e6, v->speedup_fused,
-			v->launches, (long long)v->programs, (long long)v->bytes);
+			v->launches, plural(v->launches, "launch", "launches"), (long long)v->programs,
+			plural(v->programs, "program", "programs"), (long long)v->bytes, plural(v->bytes, "byte", "bytes"));
 	if (v->not_predicted[0]) printf("  no time is predicted at %s: %s\n", v->cost_size, v->not_predicted);
 	else if (v->cost_size[0])
 		printf("  times at sizes %s; sampled programs: standard error %.2g %%\n", v->cost_size, 100 * v->cost_error);
@@ -289,7 +294,7 @@ static void print_cost(const struct verdict *v)
 static void print_trials(const struct verdict *v, const char *path)
 {
 	if (v->trials) {
-		printf("  %d trials, %d failed", v->trials, v->trials_failed);
+		printf("  %d %s, %d failed", v->trials, plural(v->trials, "trial", "trials"), v->trials_failed);
 		/* Where the first trial ended at a fault nothing was compared. */
 		if (isfinite(v->tolerance)) printf("; scaled error %.3g, bound %.3g", v->error_max, v->tolerance);
 		putchar('\n');
@@ -304,10 +309,10 @@ static void print_trials(const struct verdict *v, const char *path)
 	if (v->class != VERDICT_GENUINE && v->class != VERDICT_PARTIAL) return;
 	if (v->sides) {
 		printf("  sides of comparisons on data: %d of %d taken", v->sides_taken, v->sides);
-		if (v->guided) printf(", after %d guided trials", v->guided);
+		if (v->guided) printf(", after %d guided %s", v->guided, plural(v->guided, "trial", "trials"));
 		putchar('\n');
 	}
-	if (v->sized) printf("  %d trials at sizes that the candidate names\n", v->sized);
+	if (v->sized) printf("  %d %s at sizes that the candidate names\n", v->sized, plural(v->sized, "trial", "trials"));
 	for (int i = 0; i < v->nunreached; i++) printf("    %s:%d: %s\n", path, v->unreached[i].line, v->unreached[i].text);
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);
 }
@@ -333,11 +338,12 @@ static void print_text(const char *path, const struct str *source, const struct 
 	print_trials(v, path);
 	/* Only a real GPU has a driver; the vm leaves it 0. */
 	if (v->device.driver)
-		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "
+		printf("  %s, driver for CUDA %d.%d: %d %s, %d failed; scaled error %.3g; repeats: %s; %d %s "
 			   "with the vm\n",
 			v->device.name, v->device.driver / 1000, v->device.driver % 1000 / 10, v->device.trials,
-			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat),
-			v->device.disagreements);
+			plural(v->device.trials, "trial", "trials"), v->device.trials_failed, v->device.error_max,
+			verdict_repeat_name(v->device.repeat), v->device.disagreements,
+			plural(v->device.disagreements, "disagreement", "disagreements"));
 	if (v->device.live[0])
 		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "",
 			v->device.live_why);

@@ -171,8 +171,9 @@ static void print_over(const char *name, const json_t *d)
 	const json_t *ratio = json_object_get(d, "speedup_ratio");
 	printf("%s: solved %+.4f [%+.4f, %+.4f]", name, real_at(d, "solved"), real_at(d, "low"), real_at(d, "high"));
 	if (ratio)
-		printf(", speedup x%.3f [%.3f, %.3f] on %lld tasks that both solve", real_at(ratio, "value"),
-			real_at(ratio, "low"), real_at(ratio, "high"), count_at(ratio, "pairs"));
+		printf(", speedup x%.3f [%.3f, %.3f] on %lld %s", real_at(ratio, "value"), real_at(ratio, "low"),
+			real_at(ratio, "high"), count_at(ratio, "pairs"),
+			plural(count_at(ratio, "pairs"), "task that both solve", "tasks that both solve"));
 	printf("\n");
 }
 
@@ -180,14 +181,16 @@ void eval_midend_print(const json_t *m)
 {
 	const char *name;
 	json_t *change;
-	printf(
-		"mid-end: %lld kernels given, %lld too long for it; of %lld answers %.4f genuine, %.4f faster, %.4f slower\n",
-		count_at(m, "kernels"), count_at(m, "refused_prompts"), count_at(m, "answers"), real_at(m, "genuine"),
+	printf("mid-end: %lld %s given, %lld too long for it; of %lld %s %.4f genuine, %.4f faster, %.4f slower\n",
+		count_at(m, "kernels"), plural(count_at(m, "kernels"), "kernel", "kernels"), count_at(m, "refused_prompts"),
+		count_at(m, "answers"), plural(count_at(m, "answers"), "answer", "answers"), real_at(m, "genuine"),
 		real_at(m, "faster"), real_at(m, "slower"));
-	printf("speedup over the kernels given x%.3f, 95 %% interval over %lld structures [%.3f, %.3f]\n",
-		real_at(m, "speedup_geomean"), count_at(m, "structures"), real_at(m, "low"), real_at(m, "high"));
+	printf("speedup over the kernels given x%.3f, 95 %% interval over %lld %s [%.3f, %.3f]\n",
+		real_at(m, "speedup_geomean"), count_at(m, "structures"),
+		plural(count_at(m, "structures"), "structure", "structures"), real_at(m, "low"), real_at(m, "high"));
 	json_object_foreach(json_object_get(m, "changes"), name, change) if (count_at(change, "kernels"))
-		printf("  %-14s %lld kernels, x%.3f\n", name, count_at(change, "kernels"), real_at(change, "speedup_geomean"));
+		printf("  %-14s %lld %s, x%.3f\n", name, count_at(change, "kernels"),
+			plural(count_at(change, "kernels"), "kernel", "kernels"), real_at(change, "speedup_geomean"));
 	if (count_at(m, "untimed"))
 		printf(
 			"%lld genuine answers have no predicted time that could be compared with the given kernel's: its profile "

@@ -39,8 +39,8 @@ void eval_analysis_print(const json_t *a)
 	const char *p;
 	json_t *share, *fast_p = json_object_get(a, "fast_p");
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) n[i] = json_integer_value(json_object_get(a, keys[i]));
-	printf("level %lld: %lld problems, %lld with results; of their samples 0: compiled %lld, correct %lld\n", n[0],
-		n[1], n[2], n[3], n[4]);
+	printf("level %lld: %lld %s, %lld with results; of their samples 0: compiled %lld, correct %lld\n", n[0], n[1],
+		plural(n[1], "problem", "problems"), n[2], n[3], n[4]);
 	json_object_foreach(fast_p, p, share) printf("fast_%-9s %.4f\n", p, json_real_value(share));
 	if (!json_object_size(fast_p))
 		printf("fast_p: not measured: it needs times of every correct kernel and of its reference, from a GPU "
@@ -64,9 +64,9 @@ static int report(struct runs *r, struct err *err)
 		json_dumpf(analysis, stdout, JSON_COMPACT | JSON_SORT_KEYS | JSON_AS_WRITTEN);
 		printf("\n");
 	} else if (!rc) {
-		printf("%s: %zu kernels; left out: %d without a task, %d that could not be read, %d that could not be judged "
+		printf("%s: %zu %s; left out: %d without a task, %d that could not be read, %d that could not be judged "
 			   "(infra)\n",
-			r->dir, f->count, f->unmatched, f->unreadable, f->infra);
+			r->dir, f->count, plural((int64_t)f->count, "kernel", "kernels"), f->unmatched, f->unreadable, f->infra);
 		struct str lines = {0};
 		run_folder_table(f, r->times.measured, &lines);
 		fputs(lines.data, stdout);

@@ -162,10 +162,11 @@ void vm_cost_table(struct str *out, const char *kernel, const struct vm_launch_c
 	char t[4][24];
 	/* Time and what limits it; what the SMs hold; bytes; products; the other GPUs; lines. */
 	str_printf(out, "%s: %.2f us on %s, limited by %s\n", kernel, e.time_s * 1e6, gpu->name, vm_limit_name(e.limit));
-	str_printf(out, "  programs %lld of %d warps, %d registers, %lld bytes of shared memory, %d bytes of stack; ",
-		(long long)c->programs, b->warps, b->registers, (long long)b->shared_bytes, b->stack_bytes);
-	str_printf(
-		out, "%d programs on an SM (occupancy %.0f %%), %.2f waves\n", e.blocks_per_sm, 100 * e.occupancy, e.waves);
+	str_printf(out, "  programs %lld of %d %s, %d registers, %lld bytes of shared memory, %d bytes of stack; ",
+		(long long)c->programs, b->warps, plural(b->warps, "warp", "warps"), b->registers, (long long)b->shared_bytes,
+		b->stack_bytes);
+	str_printf(out, "%d %s on an SM (occupancy %.0f %%), %.2f waves\n", e.blocks_per_sm,
+		plural(e.blocks_per_sm, "program", "programs"), 100 * e.occupancy, e.waves);
 	str_printf(out, "  bytes asked for %s, through L2 %s, distinct %s",
 		short_number((double)(c->load_bytes + c->store_bytes), t[0]), short_number((double)e.l2_bytes, t[1]),
 		short_number((double)e.dram_bytes, t[2]));

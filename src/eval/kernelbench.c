@@ -405,7 +405,8 @@ int kernelbench_write(const char *dir, json_t *results, const struct task_set *t
 	bool is_own = !t->baseline && json_object_size(t->own);
 	const json_t *baseline = is_own ? t->own : t->baseline;
 	bool is_kept = t->is_baseline_here || (is_own && !may_write_baseline(dir));
-	if (t->measured) log_info("times of %d kernels taken over", kernelbench_take_times(results, t->measured));
+	int taken = t->measured ? kernelbench_take_times(results, t->measured) : 0;
+	if (t->measured) log_info("times of %d %s taken over", taken, plural(taken, "kernel", "kernels"));
 	int rc = kernelbench_save(dir, results, tasks, level, is_kept ? NULL : baseline, err);
 	if (!rc) *analysis = kernelbench_analysis(results, tasks, level, baseline, is_own);
 	return rc;

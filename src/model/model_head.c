@@ -111,9 +111,9 @@ static void chunk_figures(struct pass *p, const struct group *g, int first)
 	ops->fetched_f32(ops->ctx, first / h->rows_max % h->buffers, h->figures, (int64_t)wanted * OPS_FIGURES);
 	for (int i = 0; i < wanted; i++) {
 		const float *figures = h->figures + (int64_t)i * OPS_FIGURES;
-		h->logprob[i] = figures[0];
-		h->entropy[i] = figures[1];
-		if (h->hits) h->hits[g->begin + first + i] = figures[3] != 0;
+		h->logprob[i] = figures[FIGURE_LOGPROB];
+		h->entropy[i] = figures[FIGURE_ENTROPY];
+		if (h->hits) h->hits[g->begin + first + i] = figures[FIGURE_IS_HIT] != 0;
 	}
 }
 

@@ -128,9 +128,9 @@ void plan_training(
 	forward.backward = forward.recompute = false;
 	/* A second model is there for the KL term of full training alone, with a pass of its own. */
 	if (t->has_reference && is_full) reference = weights;
-	plan_add(p, "weights", weights, "%s%s, %.3f billion parameters in %d layers",
-		ops->elem_bytes == 2 ? "bf16" : "fp32", ops->tail ? " with room for an adapter beside them" : "",
-		(double)params * 1e-9, c->num_hidden_layers);
+	plan_add(p, "weights", weights, "%s%s, %.3f billion parameters in %d %s", ops->elem_bytes == 2 ? "bf16" : "fp32",
+		ops->tail ? " with room for an adapter beside them" : "", (double)params * 1e-9, c->num_hidden_layers,
+		plural(c->num_hidden_layers, "layer", "layers"));
 	if (ops->host_memory)
 		plan_add(p, "packed copy", packed_bytes(ops, c, !is_full || t->generates),
 			"at most: projections and head again, as generation reads them");

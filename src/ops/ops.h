@@ -35,7 +35,6 @@
 
 #define OPS_PAGE 32   /* tokens of a KV page */
 #define OPS_PARTS 3   /* projections that read one input: q, k, v; gate, up */
-#define OPS_FIGURES 4 /* columns of logprob's result */
 #define OPS_FETCHES 2
 #define OPS_STOPS_MAX 16 /* tokens that end a row */
 #define OPS_FETCH_MAX (1 << 20)
@@ -44,6 +43,15 @@
 struct elem;
 struct f32;
 struct i32;
+/* Columns of logprob's result, one row a wanted one. */
+enum ops_figure {
+	FIGURE_LOGPROB, /* of the target, at the row's temperature */
+	FIGURE_ENTROPY, /* of all tokens, likewise */
+	FIGURE_LOG_SUM, /* log-sum-exp of logits / temperature */
+	FIGURE_IS_HIT,  /* 1: no logit is larger than the target's; else 0 */
+	OPS_FIGURES
+};
+
 struct ops_context;
 struct ops_batch;                         /* what batch_put sent: fixed addresses in backend memory */
 enum ops_accumulate { OPS_SET, OPS_ADD }; /* out = value, or out += value */
@@ -270,8 +278,7 @@ struct ops {
 		int C, int x_tail, const struct ops_batch *, int first, int n);
 	void (*logits)(struct ops_context *, struct f32 *logits /* (n, V) */, const struct elem *x /* (n, C) */,
 		const struct ops_linear *head, int n);
-	/* out: log-probability of the target at the row's temperature, entropy, log-sum-exp of logits /
-	 * temperature, 1 if no logit is larger than the target's. */
+	/* out: a row's columns are enum ops_figure. */
 	void (*logprob)(struct ops_context *, struct f32 *out /* (n, OPS_FIGURES) */, const struct f32 *logits,
 		const struct ops_batch *, int first, int n, int V);
 	/* Draws the tokens that batch_want asked for; n is of the rows. A row from which several are

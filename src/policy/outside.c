@@ -282,9 +282,9 @@ static int command_gone(struct outside *x, struct err *err)
 	struct err later;
 	if (!child_wait(&x->child, CLOSE_MS, &later)) child_status_text(x->child.status, status, sizeof status);
 	return err_set(err, ERR_CHILD,
-		"--policy_command \"%.200s\" ended (%s) with %d requests unanswered, the first of them %s; what it said stands "
+		"--policy_command \"%.200s\" ended (%s) with %d %s unanswered, the first of them %s; what it said stands "
 		"above on standard error",
-		x->command, status, x->count, x->count ? x->tickets[0].name : "none");
+		x->command, status, x->count, plural(x->count, "request", "requests"), x->count ? x->tickets[0].name : "none");
 }
 
 /* Hands requests over, as many at once as the command may have. */
@@ -555,8 +555,8 @@ int outside_keep(struct outside *x, const char *path, struct err *err)
 		return err_set(err, ERR_IO, "%s: cannot be written, and answers of --policy_command are kept there: %s", path,
 			strerror(errno));
 	if (json_object_size(x->kept))
-		log_info(
-			"%s: %zu answers of an earlier run are there and not asked for again", path, json_object_size(x->kept));
+		log_info("%s: %zu %s there and not asked for again", path, json_object_size(x->kept),
+			plural((int64_t)json_object_size(x->kept), "answer of an earlier run is", "answers of an earlier run are"));
 	return 0;
 }
 

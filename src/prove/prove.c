@@ -164,7 +164,8 @@ static void settle(struct proof *p, enum prove_answer a, int line, const char *f
 static bool shapes_agree(struct proof *p, const struct prove_outputs *want, const struct prove_outputs *found)
 {
 	if (want->n != found->n)
-		settle(p, PROVE_NOT_PROVED, 0, "the candidate returns %d tensors, the reference %d", found->n, want->n);
+		settle(p, PROVE_NOT_PROVED, 0, "the candidate returns %d %s, the reference %d", found->n,
+			plural(found->n, "tensor", "tensors"), want->n);
 	for (int i = 0; i < want->n && !p->is_settled; i++) {
 		const struct prove_output *a = &want->outputs[i], *b = &found->outputs[i];
 		struct str x = {0}, y = {0};

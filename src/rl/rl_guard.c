@@ -126,8 +126,8 @@ void guard_add(struct guard *g, int64_t step, const json_t *metrics, json_t *ala
 		if (alarms) json_array_append_new(alarms, json_string(rules[i].name));
 		if (rules[i].is_stop) stop(g, step, rules[i].name, rules[i].what);
 		if (g->streak[i] == g->o.patience)
-			say(begins, begins_size, step, rules[i].name, "%s (%s) for %d steps", rules[i].what, rules[i].metric,
-				g->o.patience);
+			say(begins, begins_size, step, rules[i].name, "%s (%s) for %d %s", rules[i].what, rules[i].metric,
+				g->o.patience, plural(g->o.patience, "step", "steps"));
 	}
 	paid_add(g, metrics);
 	/* The dev rate, which has no row of its own: between two evaluations its alarm lasts. */

@@ -130,9 +130,13 @@ static int open_prompts(struct loop *l, struct err *err)
 	struct turn_options turns = loop_turn_options(l);
 	if (!rc && l->o->num_turns > 1) rc = turns_check(&turns, l->author.outside ? NULL : &l->policy, &l->prompts, err);
 	if (rc) return rc;
-	if (l->prompts.alone && loop_is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
+	if (l->prompts.alone && loop_is_first(l))
+		log_info("%d %s left out", l->prompts.alone,
+			plural(l->prompts.alone, "task without two variants was", "tasks without two variants were"));
 	if (l->prompts.refused && loop_is_first(l))
-		log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
+		log_warn("%d %s left out", l->prompts.refused,
+			plural(l->prompts.refused, "prompt longer than max_prompt_length was",
+				"prompts longer than max_prompt_length were"));
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
 }
 
@@ -143,8 +147,9 @@ static int open_pairs(struct loop *l, struct err *err)
 	int rc = sft_data_load(path, &l->policy, (int)l->o->max_tokens, &l->pairs, err);
 	if (rc) return err_prefix(err, "--replay_pairs");
 	if (l->pairs.too_long && loop_is_first(l))
-		log_warn("%s: %lld pairs are longer than the model or --max_tokens allows and were left out", path,
-			(long long)l->pairs.too_long);
+		log_warn("%s: %lld %s longer than the model or --max_tokens allows and %s left out", path,
+			(long long)l->pairs.too_long, plural(l->pairs.too_long, "pair is", "pairs are"),
+			plural(l->pairs.too_long, "was", "were"));
 	return 0;
 }
 

@@ -152,7 +152,7 @@ static int tasks_file_make(const struct rl_options *o, int64_t groups, const cha
 	}
 	if (!rc) rc = found_check(o, count, groups, err);
 	if (!rc) rc = jsonl_write(path, &rows, err);
-	if (!rc) log_info("%s: %d kernels of the frontend for the mid-end", path, count);
+	if (!rc) log_info("%s: %d %s of the frontend for the mid-end", path, count, plural(count, "kernel", "kernels"));
 	free(tasks.rows);
 	str_release(&rows);
 	json_decref(runs);

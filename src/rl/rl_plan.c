@@ -223,16 +223,17 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 	fprintf(out, "steps        %lld of %lld prompts x %lld answers, at most %lld new tokens each\n",
 		(long long)o->max_steps, (long long)groups, (long long)o->num_generations, (long long)o->max_completion_length);
 	fprintf(out,
-		"tokens       a step: at most %lld written, %.0f trained on, %lld times; the run: at most %.3g written, %.2f "
+		"tokens       a step: at most %lld written, %.0f trained on, %lld %s; the run: at most %.3g written, %.2f "
 		"passes over the prompts\n",
-		(long long)answers, step, (long long)o->num_iterations, (double)answers * (double)o->max_steps,
-		(double)o->max_steps * (double)groups / (double)prompts->count);
+		(long long)answers, step, (long long)o->num_iterations, plural(o->num_iterations, "time", "times"),
+		(double)answers * (double)o->max_steps, (double)o->max_steps * (double)groups / (double)prompts->count);
 	/* How a step learns: the update, the reward and the way in which prompts are drawn. */
 	fprintf(out, "update       %s, %s advantages, clip %g/%g, beta %g; AdamW at %g, %s%s\n", o->loss_type, o->advantage,
 		o->epsilon, o->epsilon_high, o->beta, o->optimizer.learning_rate, o->optimizer.lr_scheduler_type,
 		o->policy.use_peft && o->policy.lora_dropout > 0 ? ", adapter dropout in the gradient pass" : "");
-	fprintf(out, "             %lld passes over %lld mini-batches a step; norms within %g times their mean\n",
-		(long long)o->num_iterations, (long long)o->steps_per_generation, o->max_grad_ratio);
+	fprintf(out, "             %lld %s over %lld %s a step; norms within %g times their mean\n",
+		(long long)o->num_iterations, plural(o->num_iterations, "pass", "passes"), (long long)o->steps_per_generation,
+		plural(o->steps_per_generation, "mini-batch", "mini-batches"), o->max_grad_ratio);
 	fprintf(out, "reward       %s: %s (alpha %g, beta %g, clip %g)\n", rule->name, rule->formula, rule->alpha,
 		rule->beta, rule->speedup_clip);
 	fprintf(out, "draws        prompts by %s%s; groups %s%s\n", o->prompt_selection,

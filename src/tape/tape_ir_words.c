@@ -70,19 +70,18 @@ int ir_add_name(struct reader *r, const struct name *n)
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
+/* a op b, where op is one of + - * / %. */
 static int combine(struct reader *r, char op, int64_t a, int64_t b, int64_t *out)
 {
-	bool is_over = false;
-	if ((op == '/' || op == '%') && b == 0) return ir_bad(r, ERR_FORMAT, "division by zero");
-	if ((op == '/' || op == '%') && b == -1) is_over = a == INT64_MIN;
-	switch (is_over ? 0 : op) {
-	case '+': is_over = __builtin_add_overflow(a, b, out); break;
-	case '-': is_over = __builtin_sub_overflow(a, b, out); break;
-	case '*': is_over = __builtin_mul_overflow(a, b, out); break;
-	case '/': *out = floor_div(a, b); break;
-	case '%': *out = a - floor_div(a, b) * b; break;
-	default: is_over = true;
-	}
+	bool is_quotient = op == '/' || op == '%';
+	if (is_quotient && b == 0) return ir_bad(r, ERR_FORMAT, "division by zero");
+	/* The least number divided by -1 is the one quotient that 64 bits cannot hold, and C leaves it
+	 * and its rest undefined. */
+	bool is_over = is_quotient && b == -1 && a == INT64_MIN;
+	if (op == '+') is_over = __builtin_add_overflow(a, b, out);
+	else if (op == '-') is_over = __builtin_sub_overflow(a, b, out);
+	else if (op == '*') is_over = __builtin_mul_overflow(a, b, out);
+	else if (!is_over) *out = op == '/' ? floor_div(a, b) : a - floor_div(a, b) * b;
 	return is_over ? ir_bad(r, ERR_FORMAT, "a number of more than 64 bits") : 0;
 }
 

@@ -164,7 +164,7 @@ static void result_take(struct sim *s, struct result *r)
 }
 
 /* Share of elements that differ from the base result by more than bound, in units of its standard
- * deviation. */
+ * deviation. NaN, which is no distance at all, differs. */
 static double changed(const struct sim *s, const struct result *base, double bound)
 {
 	const double *v = s->value[s->g->count - 1];

@@ -51,6 +51,8 @@ static void segment_finish(const struct task_graph *g, struct segment *s)
 int graph_segments(const struct task_graph *g, bool is_slow, struct segment *out)
 {
 	int count = 0;
+	/* A launch goes on while its kind can take the next operator in; a slow
+	 * answer has one a launch. */
 	for (int i = 0; i < g->count; i++) {
 		const struct node *n = &g->nodes[i];
 		if (n->role != NODE_OP) continue;
@@ -65,7 +67,7 @@ int graph_segments(const struct task_graph *g, bool is_slow, struct segment *out
 	}
 	for (int i = 0; i < count; i++) {
 		segment_finish(g, &out[i]);
-		/* one result a launch: what later launches read must be the last value */
+		/* A launch has one result, so what later launches read has to be its last value. */
 		for (int n = out[i].first; n < out[i].last; n++)
 			CHECKF(g->nodes[n].role != NODE_OP || graph_last_use(g, n) <= out[i].last, "a launch with two results");
 	}

@@ -118,6 +118,8 @@ void chat_text_release(struct chat_text *t);
  * of its letters. */
 int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct ids *out, struct err *err);
 
+/* ---- answers (answer.c) ---- */
+
 /* An answer taken apart; offsets are bytes into the text. */
 struct answer {
 	bool well_formed;    /* a closed block after the reasoning is the code */

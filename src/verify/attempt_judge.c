@@ -74,7 +74,8 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 	const char *hidden = trial->is_stock ? "" : " at other sizes";
 	if (t->noutputs != trial->noutputs)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
-			"forward returned %d tensors%s, the reference returns %d", t->noutputs, hidden, trial->noutputs);
+			"forward returned %d %s%s, the reference returns %d", t->noutputs, plural(t->noutputs, "tensor", "tensors"),
+			hidden, trial->noutputs);
 	/* One tensor is no tuple of one. An answer in IR has no such word. */
 	bool is_tuple = json_is_true(json_object_get(t->json, "tuple"));
 	const json_t *wanted = json_object_get(g->oracle->variants[0].job, "tuple");

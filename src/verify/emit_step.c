@@ -147,8 +147,8 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (rc) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; not emitted: %.500s", err->text);
 	else if (is_ir) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s", g->emit);
 	else
-		snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s for %d set%s of inputs", g->emit,
-			entries, entries == 1 ? "" : "s");
+		snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s for %d %s of inputs", g->emit,
+			entries, plural(entries, "set", "sets"));
 	text_make_printable(g->v->detail);
 	return 0;
 }

@@ -23,6 +23,8 @@ void compiled_release(struct compiled *c);
 /* Compiles what is not in the cache. GRADE_END when a kernel does not compile. */
 int compile_binaries(struct grading *g, const struct tape *t, struct compiled *out, struct err *err);
 
+/* ---- gpu_step.c: trials on the GPU ---- */
+
 /* All counted trials of one variant on the GPU, after they passed on the vm. */
 int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
 /* A trial that was made for this candidate and passed on the vm, on the GPU. */
@@ -47,7 +49,12 @@ int gpu_runner_lost(struct grading *g, int rc, struct err *err);
  * so they hold its lock. */
 void gpu_runner_done(struct grading *g);
 void gpu_runners_refill(struct verify_gpu *on);
-/* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c).
+/* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
+void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
+
+/* ---- stock_step.c: the task's own sizes ---- */
+
+/* Values at the task's own sizes on the GPU, where they are judged at smaller ones.
  * Due: somebody has to ask. begin: starts the process that makes them; it computes while the
  * candidate is traced at these sizes. step: the candidate's tape of these sizes beside them;
  * GRADE_END with the verdict in g->v; GRADE_ON with out->why where nothing more could be judged,
@@ -63,14 +70,20 @@ int stock_step(struct grading *g, struct stock_job *s, const struct trace *judge
 	struct stock_result *out, struct err *err);
 void stock_end(struct grading *g, struct stock_job *s);
 void stock_forget(struct verify_gpu *on);
+
+/* ---- gpu_cause.c: why values differ on the GPU ---- */
+
 /* A trial that the vm passed and the GPU did not by its values, found: GRADE_ON where a known cause
  * explains it, which is counted, and the GPU's runner has the tape's kernels in it; GRADE_END where
- * none does, why: what spoke against one. worst: the error that counts then (gpu_cause.c). */
+ * none does, why: what spoke against one. worst: the error that counts then. */
 int gpu_cause_judge(struct grading *g, const struct attempt *a, const struct attempt_result *found, double *worst,
 	char *why, size_t len, struct err *err);
 /* Zeros for what is subnormal in fp32; whether there was any. */
 bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
 double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */
+
+/* ---- tune_step.c, timing_step.c, live_step.c, tool_step.c: of right candidates ---- */
+
 /* A right candidate's autotuners on the GPU: every configuration is timed, and
  * compared; the fastest are chosen, into g->choices (tune_step.c). After price_step, in
  * the tracer that stayed. */
@@ -89,6 +102,4 @@ char *tool_find(const char *name);      /* in PATH and where the toolkit lies; h
 int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
 void sanitizer_text(const char *said, char *text, size_t len);
 int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
-/* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
-void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 #endif

@@ -146,7 +146,9 @@ int lineage_step(struct grading *g, const struct trace *tr)
 		return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_NO_LAUNCH), 0,
 			"forward launches no Triton kernel");
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL), 0,
-		"forward launches %d kernels, but none of them has a part in what it returns", launches);
+		launches == 1 ? "forward launches a kernel, but it has no part in what it returns"
+					  : "forward launches %d kernels, but none of them has a part in what it returns",
+		launches);
 }
 
 /* What the judgement of a partial candidate is called: right or wrong with torch's own part
@@ -165,7 +167,8 @@ static int partial_end(struct grading *g, int rc)
 	else snprintf(head, sizeof head, "torch's %s stands between the inputs and what forward returns", g->library_op);
 	if (rc == GRADE_ON)
 		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, "right", g->library_line,
-			"%s; with that part computed by torch, %d trials agree", head, v->trials);
+			"%s; with that part computed by torch, %d %s", head, v->trials,
+			plural(v->trials, "trial agrees", "trials agree"));
 	if (v->class == VERDICT_WRONG)
 		return grade_end(g, VERDICT_PARTIAL, STAGE_LINEAGE, "wrong", v->line ? v->line : g->library_line,
 			"%s; with that part computed by torch: %s: %.600s", head, reason, said);
@@ -272,10 +275,11 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 			"all else passed, but the kernels were not compiled");
 	if (!rc)
 		rc = grade_end(g, VERDICT_GENUINE, STAGE_DONE, "ok", 0,
-			g->v->not_predicted[0] ? "%d trials agree%s; at the sizes of the cost no time is predicted"
-								   : "%d trials agree%s; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
+			g->v->not_predicted[0] ? "%d %s%s; at the sizes of the cost no time is predicted"
+								   : "%d %s%s; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
 									 "as fast as these fused",
-			g->v->trials, ir_words(g), g->v->speedup_eager, g->v->speedup_fused);
+			g->v->trials, plural(g->v->trials, "trial agrees", "trials agree"), ir_words(g), g->v->speedup_eager,
+			g->v->speedup_fused);
 	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && !g->ir) delivery_step(g, stock, err);
 	return rc;
 }

@@ -80,7 +80,7 @@ int live_step(struct grading *g, struct err *err)
 	snprintf(detail, sizeof detail, "%s", v->detail);
 	snprintf(reason, sizeof reason, "%s", v->reason);
 	grade_end(g, VERDICT_PARTIAL, STAGE_TRACE, !strcmp(said, "right") ? "live-right" : "live-wrong", v->line,
-		"run for real in %d trials, its results are %s%s%s; it cannot be traced: %s: %.600s", trials, said,
-		why[0] ? ": " : "", why, reason, detail);
+		"run for real in %d %s, its results are %s%s%s; it cannot be traced: %s: %.600s", trials,
+		plural(trials, "trial", "trials"), said, why[0] ? ": " : "", why, reason, detail);
 	return 0;
 }

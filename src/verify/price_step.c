@@ -471,8 +471,9 @@ static int finding_end(struct grading *g, const struct finding *f)
 	if (f->kind < FOUND_UNJUDGED || g->oracle->priced_at[0]) return GRADE_ON;
 	if (f->kind == FOUND_UNJUDGED)
 		return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "unjudged-size", f->line,
-			"%d trials agree (%s), but they say nothing of the task's own sizes: %s", g->v->trials, g->v->sizes,
-			f->text);
+			"%d %s (%s), but %s nothing of the task's own sizes: %s", g->v->trials,
+			plural(g->v->trials, "trial agrees", "trials agree"), g->v->sizes,
+			plural(g->v->trials, "it says", "they say"), f->text);
 	return grade_end(g, f->class, STAGE_CORRECTNESS, f->reason, f->line, "at the task's own sizes (judged at %s): %s",
 		g->v->sizes, f->text);
 }

@@ -376,9 +376,10 @@ static int group_open(struct grading *g, int line, bool is_stock, const char *wh
 	char text[sizeof g->v->unreached[0].text];
 	if (is_stock)
 		return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "unjudged-size", line,
-			"%d trials agree (%s), but at the task's own sizes a condition on sizes (candidate.py:%d) goes another way "
-			"than in all of them, and no trial could be made where it does so: %.200s",
-			g->v->trials, g->v->sizes, line, why);
+			"%d %s (%s), but at the task's own sizes a condition on sizes (candidate.py:%d) goes another way "
+			"than in %s, and no trial could be made where it does so: %.200s",
+			g->v->trials, plural(g->v->trials, "trial agrees", "trials agree"), g->v->sizes, line,
+			plural(g->v->trials, "it", "all of them"), why);
 	snprintf(text, sizeof text, "%s%s%.90s",
 		line ? "takes another way at sizes that were not judged" : "sizes that take another way were not looked for",
 		why[0] ? ": " : "", why);
@@ -453,7 +454,8 @@ int sized_step(struct grading *g, struct err *err)
 		if (!guided_has_site(g, z->line, z->column)) rc = number_try(g, s, z, err);
 	}
 	char more[96];
-	snprintf(more, sizeof more, "names %d numbers more than are looked at", named->more);
+	snprintf(more, sizeof more, "names %d %s more than are looked at", named->more,
+		plural(named->more, "number", "numbers"));
 	if (named->more && s->judged.nnames) guided_unreached_add(g->v, 1, more);
 	if (!rc) rc = probe_try(g, s, err);
 	oracle_session_end(s->session);

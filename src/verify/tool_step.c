@@ -164,8 +164,9 @@ int sanitize_step(struct grading *g, const struct trace *stock, struct err *err)
 		str_release(&said);
 	}
 	if (rc || found < 0) return rc;
-	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "gpu-sanitizer", 0, "compute-sanitizer's %s, %d errors: %s",
-		verdict_sanitizer_name((enum verdict_sanitizer)found), d->sanitized[found], d->sanitizer);
+	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "gpu-sanitizer", 0, "compute-sanitizer's %s, %d %s: %s",
+		verdict_sanitizer_name((enum verdict_sanitizer)found), d->sanitized[found],
+		plural(d->sanitized[found], "error", "errors"), d->sanitizer);
 }
 
 /* ---- Nsight Compute ---- */

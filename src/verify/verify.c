@@ -8,12 +8,12 @@
  * runners in use, which wakes every wait; what was being graded ends as an infrastructure fault
  * that nobody collects. */
 #include "verify/gpu_steps.h"
+#include "verify/verdict_cache.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "prove/prove.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
-#include "store/store.h"
 #include "task/task.h"
 #include <errno.h>
 #include <poll.h>
@@ -53,12 +53,6 @@ struct finished {
 	struct finished *next;
 };
 
-struct known {
-	struct sha256_hex key;
-	struct verdict *verdict; /* NULL: free */
-	struct known *next;      /* of those with the same place */
-};
-
 struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
@@ -78,10 +72,7 @@ struct verifier {
 	bool is_closing;
 	bool is_ready;
 	pthread_mutex_t ready_lock;
-	struct known *known;        /* (nknown) used in turn, so that the oldest makes room */
-	struct known **known_heads; /* (nknown) lists by key */
-	size_t nknown;
-	size_t known_turn;
+	struct verdict_cache *verdicts;
 };
 
 /* ---- readiness: the zygotes import while the first request is on its way ---- */
@@ -116,78 +107,14 @@ int verifier_versions(struct verifier *v, const char **out, struct err *err)
 	return rc;
 }
 
-/* ---- known verdicts ---- */
+/* ---- the threads ---- */
 
-static struct known **known_head(struct verifier *v, const struct sha256_hex *key)
-{
-	return &v->known_heads[hash_place(key, (uint32_t)v->nknown)];
-}
-
-static struct known *known_find(struct verifier *v, const struct sha256_hex *key)
-{
-	struct known *e = *known_head(v, key);
-	while (e && strcmp(e->key.text, key->text)) e = e->next;
-	return e;
-}
-
-/* In the place of the oldest where all are taken, so that the last nknown verdicts are there. */
-static void known_keep(struct verifier *v, const struct sha256_hex *key, const struct verdict *d)
-{
-	struct known *e = known_find(v, key);
-	if (!e) {
-		e = &v->known[v->known_turn++ % v->nknown];
-		if (e->verdict) {
-			struct known **p = known_head(v, &e->key);
-			while (*p != e) p = &(*p)->next;
-			*p = e->next;
-		} else {
-			e->verdict = xmalloc(sizeof *e->verdict);
-		}
-		struct known **head = known_head(v, key);
-		e->key = *key;
-		e->next = *head;
-		*head = e;
-	}
-	*e->verdict = *d;
-}
-
-/* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this
- * process. */
-static bool is_lasting(const struct verdict *d)
-{
-	return d->class != VERDICT_INFRA && strncmp(d->reason, "timeout", 7);
-}
-
+/* Of a verdict that outlives the process: with the versions of what judged it. */
 static struct sha256_hex final_key(struct verifier *v, const struct sha256_hex *key)
 {
 	struct slice parts[] = {{key->text, strlen(key->text)}, {v->s.versions, strlen(v->s.versions)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
 }
-
-static bool store_find(struct verifier *v, const struct sha256_hex *key, struct verdict *out)
-{
-	struct str text = {0};
-	json_t *o = NULL;
-	bool found = v->s.store && store_get(v->s.store, "verdict", key->text, &text, NULL) == 0 &&
-		json_parse(text.data, text.len, "stored verdict", &o, NULL) == 0 && verdict_from_json(o, out, NULL) == 0;
-	json_decref(o);
-	str_release(&text);
-	return found;
-}
-
-static void store_keep(struct verifier *v, const struct verdict *d)
-{
-	if (!v->s.store || !is_lasting(d)) return;
-	struct err err = {0};
-	json_t *o = verdict_json(d);
-	char *text = json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS);
-	json_decref(o);
-	if (text && store_put(v->s.store, "verdict", d->key.text, text, strlen(text), &err))
-		log_warn("verify: %s", err.text);
-	free(text);
-}
-
-/* ---- the threads ---- */
 
 static void judge(struct verifier *v, struct verify_gpu *on, const struct work *w, struct verdict *out)
 {
@@ -208,7 +135,7 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 	}
 	/* A verdict that is stored under the same key is the verdict. */
 	struct sha256_hex key = final_key(v, &w->key);
-	if (!w->ir_form && !w->emit && store_find(v, &key, out)) {
+	if (!w->ir_form && !w->emit && verdict_cache_load(v->verdicts, &key, out)) {
 		out->cached = true;
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
@@ -225,7 +152,7 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 		grade(&v->s, on, &r, out, NULL);
 	}
 	out->key = key;
-	store_keep(v, out);
+	verdict_cache_save(v->verdicts, out);
 }
 
 static void work_free(struct work *w)
@@ -262,7 +189,7 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 			break;
 		}
 	for (struct waiter *x = w->waiters; x; x = x->next) finished_push(v, x->id, d, x->is_duplicate);
-	if (d->class != VERDICT_INFRA) known_keep(v, &w->key, d);
+	if (d->class != VERDICT_INFRA) verdict_cache_keep(v->verdicts, &w->key, d);
 }
 
 /* The oldest item, which moves to the running ones, where a duplicate still finds
@@ -455,8 +382,9 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (rc) return rc;
 	struct verifier *v = xcalloc(1, sizeof *v);
 	v->s = shared;
-	v->nknown = (size_t)(o->num_kept > 0 ? o->num_kept : KNOWN);
-	v->s.compiles = compile_cache_create((int)v->nknown);
+	int kept = o->num_kept > 0 ? o->num_kept : KNOWN;
+	v->verdicts = verdict_cache_create((size_t)kept, v->s.store);
+	v->s.compiles = compile_cache_create(kept);
 	v->s.rebuilds = rebuild_cache_create();
 	v->s.references = reference_cache_create(v->s.store);
 	v->s.choices = choice_cache_create(v->s.store);
@@ -468,8 +396,6 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	 * readable for the rest. */
 	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
-	v->known = xcalloc(v->nknown, sizeof *v->known);
-	v->known_heads = xcalloc(v->nknown, sizeof *v->known_heads);
 	int threads, seats;
 	crew_size(o, &v->s, &threads, &seats);
 	seats_create(&v->s.seats, seats);
@@ -502,9 +428,6 @@ static void lists_free(struct verifier *v)
 		free(v->finished);
 		v->finished = next;
 	}
-	for (size_t i = 0; v->known && i < v->nknown; i++) free(v->known[i].verdict);
-	free(v->known);
-	free(v->known_heads);
 }
 
 void verifier_free(struct verifier *v)
@@ -534,6 +457,7 @@ void verifier_free(struct verifier *v)
 	rebuild_cache_free(v->s.rebuilds);
 	reference_cache_free(v->s.references);
 	choice_cache_free(v->s.choices);
+	verdict_cache_free(v->verdicts);
 	for (int i = 0; i < v->s.ngpus; i++) {
 		gpu_watch_close(v->s.gpus[i].watch);
 		stock_forget(&v->s.gpus[i]);
@@ -600,13 +524,13 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	 * else it is queued. */
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
-	struct known *known = known_find(v, &key);
+	const struct verdict *known = verdict_cache_find(v->verdicts, &key);
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
 	/* Whoever wants it in another form has that made from the tapes. */
 	if (r->ir_form || r->emit) known = NULL, same = NULL;
 	if (known) {
-		struct verdict again = *known->verdict;
+		struct verdict again = *known;
 		again.seconds = 0;
 		finished_push(v, r->id, &again, true);
 	} else if (same) {

@@ -310,8 +310,10 @@ int compile_job(
 int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
 /* Of the candidate, where it launches that kernel first; 0: nowhere. */
 int line_of_kernel(const struct tape *t, int kernel);
-/* The launches of one kernel against what a driver accepts (launch_limits.c); result: what its
- * compilation said. */
+
+/* ---- launch_limits.c ---- */
+
+/* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
 
 /* ---- replay_step.c: values, by the vm ---- */

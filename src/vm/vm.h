@@ -214,20 +214,18 @@ struct vm_fixed {
 	bool varies[2];
 	double numbers[2][VM_FIXED_LOOKS];
 };
-/* What a gate is watched as: mixed bits; a product that is 0 (in front of a sum: GATE_JOINED); an
- * extreme with a constant; one number of two that change; what a block gives at changing places; a
- * small reduction; a loop that is never entered; a compare-and-swap that never stores. */
+/* What a gate is watched as. */
 enum vm_gate_number {
-	GATE_BITS,
-	GATE_ZERO,
-	GATE_JOINED,
-	GATE_EXTREME,
-	GATE_SAME,
-	GATE_PLACE,
-	GATE_WHOLE,
+	GATE_BITS,      /* mixed bits */
+	GATE_ZERO,      /* a product that is 0 */
+	GATE_JOINED,    /* such a product in front of a sum */
+	GATE_EXTREME,   /* a minimum or maximum with a constant */
+	GATE_SAME,      /* one number, made of two that change */
+	GATE_PLACE,     /* what a block gives at places that change */
+	GATE_WHOLE,     /* a reduction of few elements */
 	GATE_NONE_LEFT, /* a reduction, or a vanishing function, that was 0 */
-	GATE_LOOP,
-	GATE_SWAP
+	GATE_LOOP,      /* a loop that is never entered */
+	GATE_SWAP       /* a compare-and-swap that never stores */
 };
 /* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
  * `low`, d equal to 0, d above `high`. `taken` is over all launches; least, most and nearest (of
@@ -268,9 +266,9 @@ struct vm_site {
 	bool is_gate;
 	uint8_t results;       /* that were seen over all launches: none, one, 2: several */
 	uint64_t result;       /* the one */
-	int64_t seen;          /* of many operands: how many there were, of looks at operands that */
-	uint64_t looked;       /* differ from those of the look before: a hash of these */
-	bool is_new;           /* and whether the present look is one */
+	int64_t seen;          /* GATE_PLACE, _WHOLE, _NONE_LEFT: looks at other operands than the look before had */
+	uint64_t looked;       /* likewise: the last look's operands, as a hash */
+	bool is_new;           /* likewise: the present look counts in `seen` */
 	uint8_t turn;          /* enum vm_turn */
 	bool is_bounded;       /* a comparison with an end of its range: it says nothing */
 	bool is_decided;       /* by what launches left in memory (vm_coverage_held): nor does it */

@@ -85,6 +85,13 @@ static void test_midend_holes(void **state)
 	expect_render("{{kernel}}|{{cost}}", &in,
 		"k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 "
 		"us\n");
+	/* One of a thing is named so. */
+	struct verdict single = {.cost_s = 1e-6, .launches = 1, .programs = 1, .bytes = 1, .sectors = 1, .nlines = 1};
+	single.lines[0] = (struct verdict_line){.line = 9, .bytes = 1, .sectors = 1, .flops = 1};
+	in.profile = &single;
+	expect_render(
+		"{{cost}}", &in, "line 9: 1 byte, 1 sector, 1 flop\ntotal: 1 launch, 1 program, 1 byte, 1 sector, 1.00 us\n");
+	in.profile = &profile;
 	/* Where a GPU timed it, its time stands beside. */
 	struct verdict timed = profile;
 	timed.device.time_s = 3.25e-6;
@@ -257,7 +264,7 @@ static void test_variants(void **state)
 		{.source = (char *)"SECOND", .cost_s = 1e-6, .launches = 2, .bytes = 8, .limit = "dram"}};
 	struct prompt_input in = {.task = &task, .variants = two, .nvariants = 2};
 	expect_render("{{variants}}", &in,
-		"Variant 1: 2.50 us, 1 launches, 4096 bytes; waits for memory: bytes to and from "
+		"Variant 1: 2.50 us, 1 launch, 4096 bytes; waits for memory: bytes to and from "
 		"DRAM.\n\n```python\nFIRST\n```\n\n"
 		"Variant 2: 1.00 us, 2 launches, 8 bytes; waits for memory: bytes to and from DRAM.\n\n```python\nSECOND\n```");
 }
@@ -269,7 +276,7 @@ static void test_variants_in_ir(void **state)
 		.source = (char *)"// memory a input 0\n", .cost_s = 1e-6, .launches = 1, .bytes = 8, .limit = "dram"};
 	struct prompt_input in = {.task = &task, .variants = &one, .nvariants = 1};
 	expect_render("{{variants}}", &in,
-		"Variant 1: 1.00 us, 1 launches, 8 bytes; waits for memory: bytes to and from DRAM.\n\n"
+		"Variant 1: 1.00 us, 1 launch, 8 bytes; waits for memory: bytes to and from DRAM.\n\n"
 		"```ttir\n// memory a input 0\n```");
 }
 

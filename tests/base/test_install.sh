@@ -5,7 +5,7 @@ set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
 
-echo 1..5
+echo 1..6
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 chmod o+rx "$prefix"   # candidates run as nobody
@@ -22,6 +22,8 @@ bash example.sh
 [ "$(grep -o '"verdict": "[a-z]*"' verdict.json)" = '"verdict": "genuine"' ] || { cat verdict.json errors; false; }
 check $? "a verdict from another folder"
 "$hone" tasks synth --seed 1 --count_train 2 --count_dev 1 --count_test 0 --out tasks.jsonl >/dev/null 2>&1; check $? "tasks from another folder"
+"$hone" init --recipe recipes/demo/model.yaml --num_hidden_layers 1 --text tasks.jsonl --out init >said 2>&1 || { cat said; false; }
+check $? "a recipe by its path in the checkout, from another folder"
 
 cd "$OLDPWD" || exit 1
 make -s uninstall PREFIX="$prefix/hone" && [ -z "$(find "$prefix/hone" -type f -o -type l)" ]; check $? "make uninstall"

@@ -64,6 +64,15 @@ static char *tape_text(const char *kernel)
 	"[{\"node\": 3, \"dtype\": \"float32\", \"shape\": [16]}]}"
 #define WORDS(graphs) "{\"graphs\": [" graphs "], \"names\": [null, null, null]}"
 
+/* All of a buffer. */
+#define VIEW(b) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}"
+/* Its output is what a row of a library makes of its input. */
+#define LIBRARY_TAPE \
+	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
+	"\"bytes\": 64}], \"kernels\": [], \"rows\": [{\"op\": \"library\", \"line\": 1, \"name\": \"aten::mm\", " \
+	"\"reads\": [" VIEW(0) "], \"writes\": [" VIEW(1) "], \"args\": {\"args\": [], \"kwargs\": {}}}], " \
+	"\"outputs\": [" VIEW(1) "], \"tuple\": false}"
+
 /* ---- the process ---- */
 
 static const char *place = ""; /* of the program, in the folder of what is built */
@@ -328,6 +337,51 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	expect_end(&c, fd);
 }
 
+/* What a row of a library reads is handed over in a memory of both sides, what it writes comes back
+ * in it, and that memory is let go behind the trial. */
+static void library_rows_are_asked_of_the_supervisor(void **state)
+{
+	static const char tape[] = LIBRARY_TAPE;
+	struct child c;
+	struct err err = {0};
+	int fd = start(&c, ALONE);
+	float given[N], output[N] = {0}, operands[2 * N] = {0};
+	for (int i = 0; i < N; i++) given[i] = 1.5f * (float)i;
+	expect_ready(fd);
+	int text_fd = memory_of(tape, sizeof tape - 1),
+		fds[3] = {
+			memory_of(given, sizeof given), memory_of(output, sizeof output), memory_of(operands, sizeof operands)};
+	json_decref(ask(fd, "{\"load\": {\"bytes\": 1, \"binaries\": []}}", &text_fd, 1));
+	struct runner_given input = {.bytes = sizeof given, .read_offset = -1};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &input, .deadline_ms = 60000};
+	json_t *request = json_pack("{s:o}", "trial", runner_trial_json(&trial, 1));
+	char *request_text = json_dumps(request, JSON_COMPACT);
+	/* It begins, and then asks for row 0. */
+	json_decref(ask(fd, request_text, fds, 3));
+	json_t *o = hear(fd);
+	assert_true(json_is_integer(json_object_get(o, "library")) && !json_integer_value(json_object_get(o, "library")));
+	json_decref(o);
+	/* Its reads lie first in the memory, its writes behind them. */
+	assert_int_equal(pread(fds[2], operands, sizeof given, 0), sizeof given);
+	assert_memory_equal(operands, given, sizeof given);
+	for (int i = 0; i < N; i++) operands[i] = given[i] - 7;
+	assert_int_equal(pwrite(fds[2], operands, sizeof output, sizeof given), sizeof output);
+	o = ask(fd, "{\"library\": true}", NULL, 0);
+	struct runner_result result = {0};
+	if (runner_result_parse(json_object_get(o, "trial"), &result, &err)) fail_msg("%s", err.text);
+	if (result.has_fault) fail_msg("%s", result.fault.text);
+	assert_int_equal(pread(fds[1], output, sizeof output, 0), sizeof output);
+	assert_memory_equal(output, operands, sizeof output);
+	assert_int_equal(mapped(c.pid), 0);
+	runner_result_release(&result);
+	json_decref(o);
+	json_decref(request);
+	free(request_text);
+	close(text_fd);
+	for (int i = 0; i < 3; i++) close(fds[i]);
+	expect_end(&c, fd);
+}
+
 /* A tape is priced without its data, and its text is let go behind it: one that is none, too. */
 static void tapes_are_priced(void **state)
 {
@@ -440,6 +494,35 @@ static void proofs_over_the_wire(void **state)
 	expect_end(&c, fd);
 }
 
+/* A tape of any number of buffers is proved, and the process lives on: where the table of their
+ * names is too short, the last name lies in what the heap keeps beside it. */
+static void proofs_name_each_buffer(void **state)
+{
+	struct child c;
+	int fd = start(&c, ALONE);
+	expect_ready(fd);
+	for (int more = 0; more < 40; more++) {
+		char *text = tape_text("k");
+		struct err err = {0};
+		json_t *tape = NULL;
+		if (json_parse(text, strlen(text), "tape", &tape, &err)) fail_msg("%s", err.text);
+		free(text);
+		/* Buffers that no row touches. */
+		for (int i = 0; i < more; i++)
+			json_array_append_new(
+				json_object_get(tape, "buffers"), json_pack("{s:s, s:i}", "kind", "temp", "bytes", 64));
+		text = json_dumps(tape, JSON_COMPACT);
+		json_t *o = proof_of(fd, text, WORDS(GRAPH("add")), 1);
+		struct prove_result r;
+		if (prove_result_parse(json_object_get(o, "proof"), &r, &err)) fail_msg("%d: %s", more, err.text);
+		if (r.answer != PROVE_PROVED) fail_msg("%d: %s: %s", more, prove_answer_name(r.answer), r.text);
+		json_decref(o);
+		json_decref(tape);
+		free(text);
+	}
+	expect_end(&c, fd);
+}
+
 /* At the level with namespaces the first process lives as long as the one that
  * works, and ends as it does. */
 static void two_processes_end_as_one(void **state)
@@ -498,8 +581,10 @@ int main(void)
 		cmocka_unit_test(a_tool_that_is_missing_is_named),
 		cmocka_unit_test(a_reset_is_answered),
 		cmocka_unit_test(a_tape_is_loaded_and_replayed),
+		cmocka_unit_test(library_rows_are_asked_of_the_supervisor),
 		cmocka_unit_test(tapes_are_priced),
 		cmocka_unit_test(proofs_over_the_wire),
+		cmocka_unit_test(proofs_name_each_buffer),
 		cmocka_unit_test(two_processes_end_as_one),
 		cmocka_unit_test(a_signal_is_seen_as_one),
 	};

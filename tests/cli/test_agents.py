@@ -506,7 +506,7 @@ for n, line in enumerate(sys.stdin):
     said = r["messages"][0]["content"]
     tried = re.findall(r"BLOCK=\\d+ WARPS=\\d+", said.split("Tried so far")[1])
     assert r["stage"] == "backend" and len(tried) == n + 1, said
-    assert all(s in said for s in ("H200: 132 SMs", "BLOCK: 16 64 512", "def kernel", "total: 1 launches",
+    assert all(s in said for s in ("H200: 132 SMs", "BLOCK: 16 64 512", "def kernel", "total: 1 launch, ",
                                 "waits for most: ")), said
     assert r["temperature"] == 0.5 and r["max_tokens"] == 99, r
     left = [p for p in (f"BLOCK={b} WARPS={w}" for w in (1, 4) for b in (16, 64, 512)) if p not in tried]

@@ -81,6 +81,10 @@ def verify(*more):
 
 
 
+def counted(n, thing, things=None):
+    return f"{n} {thing if n == 1 else things or thing + 's'}"
+
+
 def expected(v):
     """The lines of a verdict, from its record."""
     d = v["device"]
@@ -89,14 +93,17 @@ def expected(v):
     yield f"  {v['detail']}"
     yield (f"  cost model: {us(v['cost_s'], '.3g')}; PyTorch's operators {us(v['eager_cost_s'], '.3g')} (speedup "
            f"{v['speedup_eager']:.2f}), fused {us(v['fused_cost_s'], '.3g')} (speedup {v['speedup_fused']:.2f}); "
-           f"{v['launches']} launches, {v['programs']} programs, {v['bytes']} bytes")
-    yield (f"  {v['trials']} trials, {v['trials_failed']} failed; scaled error {v['error_max']:.3g}, bound "
+           f"{counted(v['launches'], 'launch', 'launches')}, {counted(v['programs'], 'program')}, "
+           f"{counted(v['bytes'], 'byte')}")
+    yield (f"  {counted(v['trials'], 'trial')}, {v['trials_failed']} failed; scaled error {v['error_max']:.3g}, bound "
            f"{v['tolerance']:.3g}")
     yield f"  on NaN, infinities and denormals (not judged): {v['edge']}"
     c = v["coverage"]
-    yield f"  sides of comparisons on data: {c['taken']} of {c['sides']} taken, after {c['guided']} guided trials"
-    yield (f"  {d['name']}, driver for CUDA 13.0: {d['trials']} trials, {d['trials_failed']} failed; scaled error "
-           f"{d['error_max']:.3g}; repeats: {d['repeat']}; {d['disagreements']} disagreements with the vm")
+    yield (f"  sides of comparisons on data: {c['taken']} of {c['sides']} taken, after "
+           f"{counted(c['guided'], 'guided trial')}")
+    yield (f"  {d['name']}, driver for CUDA 13.0: {counted(d['trials'], 'trial')}, {d['trials_failed']} failed; "
+           f"scaled error {d['error_max']:.3g}; repeats: {d['repeat']}; "
+           f"{counted(d['disagreements'], 'disagreement')} with the vm")
     for t in d["tuned"]:
         yield (f"  autotuner of {t['label']}: configuration {t['chosen'] + 1} of {t['configs']}, {us(t['chosen_s'])}; "
                f"{us(t['first_s'])} with the first")
@@ -104,7 +111,7 @@ def expected(v):
            f"{d['time_high_s'] * 1e6:.2f}; {d['timed']} replays; nothing: {us(d['empty_s'])}); wall clock "
            f"{us(d['wall_s'])}, warm {us(d['paper_s'])}; {d['memory_bytes'] / 2**20:.1f} MiB")
     yield f"  eager: {d['references']['eager']['why']}"
-    yield "  compute-sanitizer: " + ", ".join(f"{k} {d['sanitizer'][k]} errors"
+    yield "  compute-sanitizer: " + ", ".join(f"{k} {counted(d['sanitizer'][k], 'error')}"
                                              for k in ("memcheck", "racecheck", "initcheck"))
     # Counters, then what the vm counted, line by line.
     for p in d["profiles"]:

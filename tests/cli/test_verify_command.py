@@ -80,7 +80,7 @@ def main():
           and "nan" not in p.stdout, p.stdout)
     p = verify("--candidate", f"{work}/half.py")
     check("elements that nobody wrote are counted and the first is named", p.returncode == 1
-          and "172 of the 300 elements of output 0 were never written, the first at [128]\n  1 trials, 1 failed\n"
+          and "172 of the 300 elements of output 0 were never written, the first at [128]\n  1 trial, 1 failed\n"
           in p.stdout, p.stdout)
     p = verify("--candidate", f"{work}/name.py")
     check("a record's candidate.py is the file's own path on the terminal",

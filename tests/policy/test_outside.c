@@ -1,6 +1,7 @@
 /* Policies outside: a command of JSON lines in every way in which it can answer, fall silent, break
  * the form or die; and sets of answers. The commands are a shell's own words, so nothing but sh and
  * sed is needed. */
+#include "outside_case.h"
 #include "policy/policy.h"
 #include "base/base.h"
 #include "text/text.h"
@@ -29,23 +30,6 @@ static struct outside *open_command(const char *command, int64_t requests)
 	struct err err = {0};
 	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
 	return x;
-}
-
-static void ask(struct outside *x, int64_t id, const char *text)
-{
-	struct chat_message m = {"user", text};
-	struct outside_request r = {
-		.id = id, .task = "t", .stage = "frontend", .sample = (int)id, .messages = &m, .count = 1, .seed = UINT64_MAX};
-	struct err err = {0};
-	if (outside_submit(x, &r, &err)) fail_msg("%s", err.text);
-}
-
-static int take(struct outside *x, struct outside_answer *a, struct err *err)
-{
-	bool is_there;
-	int rc = outside_take(x, -1, &is_there, a, err);
-	assert_true(rc || is_there);
-	return rc;
 }
 
 /* The error of a command that is asked once. */
@@ -189,7 +173,7 @@ static void test_request(void **state)
 static void test_failures(void **state)
 {
 	assert_int_equal(
-		failure("exit 3", 60, "ended (exit 3) with 1 requests unanswered, the first of them task t, sample 3"),
+		failure("exit 3", 60, "ended (exit 3) with 1 request unanswered, the first of them task t, sample 3"),
 		ERR_CHILD);
 	assert_int_equal(failure("kill -9 $$", 60, "signal 9"), ERR_CHILD);
 	assert_int_equal(failure("/no/such/program", 60, "exit 127"), ERR_CHILD);
@@ -377,26 +361,6 @@ static void test_wrong_kinds(void **state)
 	free(dir);
 }
 
-/* A folder of roles: name and text in turn, NULL at the end; caller frees. */
-static char *roles_folder(const char *const *files)
-{
-	char *folder = xasprintf("%s/roles-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-	struct err err = {0};
-	assert_non_null(mkdtemp(folder));
-	for (; *files; files += 2) {
-		char *path = xasprintf("%s/%s.txt", folder, files[0]);
-		assert_int_equal(file_write_atomic(path, files[1], strlen(files[1]), &err), 0);
-		free(path);
-	}
-	return folder;
-}
-
-static void folder_remove(char *folder)
-{
-	assert_int_equal(dir_remove(folder, NULL), 0);
-	free(folder);
-}
-
 /* Says its role and what it was told. The fields of a line are in alphabetical order. */
 #define TELL \
 	"sed -u 's/.*\"id\":\\([0-9]*\\).*\"content\":\"\\([^\"]*\\)\".*\"role\":\"\\([a-z]*\\)\".*/" \
@@ -474,124 +438,6 @@ static void test_roles_refused(void **state)
 	struct err err = {0};
 	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
 	outside_close(x);
-}
-
-/* Asks with this text and number, and takes the answer; caller frees a->text. */
-static void answer_of(struct outside *x, int64_t id, const char *text, struct outside_answer *a)
-{
-	struct chat_message m = {"user", text};
-	struct outside_request r = {.id = id, .task = "t", .stage = "frontend", .messages = &m, .count = 1};
-	struct err err = {0};
-	if (outside_submit(x, &r, &err) || take(x, a, &err)) fail_msg("%s", err.text);
-	assert_int_equal(a->id, id);
-	assert_int_equal(outside_waiting(x), 0);
-}
-
-/* How many requests the command has met, from the beginning. */
-static int lines_in(const char *path)
-{
-	struct str text = {0};
-	struct err err = {0};
-	int n = 0;
-	if (file_read(path, 1 << 20, &text, &err)) return 0;
-	for (size_t i = 0; i < text.len; i++) n += text.data[i] == '\n';
-	str_release(&text);
-	return n;
-}
-
-static struct outside *keeper_open(const char *command, const char *roles, const char *kept)
-{
-	struct policy_options o = {
-		.policy_command = command, .policy_roles = roles, .policy_timeout = 60, .policy_requests = 1};
-	struct outside *x;
-	struct err err = {0};
-	if (outside_open(&o, &x, &err) || outside_keep(x, kept, &err)) fail_msg("%s", err.text);
-	return x;
-}
-
-/* Answers that are kept outlive the run: each comes back as it was, with whatever
- * number it is asked for, and the command is not asked again. Another question, command
- * or role is another key. */
-static void test_kept(void **state)
-{
-	static const struct {
-		const char *text;
-		const char *answer; /* NULL: a problem */
-		int tokens;
-		bool is_cut;
-		bool is_broken;
-	} rows[] = {{"q", "A", 5, false, false}, {"c", "C", 6, true, false}, {"b", "x\xef\xbf\xbd", 7, false, true},
-		{"e", NULL, 0, false, false}};
-	char *folder = roles_folder((const char *[]){"code", "{{request}}", NULL}), *asked = path_join(folder, "asked"),
-		 *kept = path_join(folder, "kept.jsonl");
-	char *command = xasprintf("tee -a %s | sed -u -e 's/.*\"id\":\\([0-9]*\\).*\"content\":\"q\".*/"
-							  "{\"id\":\\1,\"answer\":\"A\",\"tokens\":5}/;t' "
-							  "-e 's/.*\"id\":\\([0-9]*\\).*\"content\":\"c\".*/"
-							  "{\"id\":\\1,\"answer\":\"C\",\"tokens\":6,\"finish\":\"length\"}/;t' "
-							  "-e 's/.*\"id\":\\([0-9]*\\).*\"content\":\"b\".*/"
-							  "{\"id\":\\1,\"answer\":\"x\\\\u0000\",\"tokens\":7}/;t' "
-							  "-e 's/.*\"id\":\\([0-9]*\\).*/{\"id\":\\1,\"error\":\"tired\"}/'",
-		asked);
-	struct err err = {0};
-	struct outside_answer a;
-	/* The first run asks for each, the second and third for none. */
-	for (int run = 0; run < 3; run++) {
-		struct outside *x = keeper_open(command, NULL, kept);
-		for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-			answer_of(x, 10 * run + (int)i, rows[i].text, &a);
-			assert_int_equal(a.text != NULL, rows[i].answer != NULL);
-			if (a.text) assert_string_equal(a.text, rows[i].answer);
-			else assert_string_equal(a.problem, "tired");
-			assert_true(a.tokens == rows[i].tokens && a.is_cut == rows[i].is_cut && a.is_broken == rows[i].is_broken);
-			free(a.text);
-		}
-		outside_close(x);
-		assert_int_equal(lines_in(asked), ARRAY_LEN(rows));
-		assert_int_equal(lines_in(kept), ARRAY_LEN(rows));
-	}
-	/* Half a line at the end is cut off, and what it would have said is asked again; lines that are
-	 * no rows stay and say nothing. */
-	FILE *f = fopen(kept, "a");
-	assert_non_null(f);
-	fputs("no row\n[1]\n{\"key\":\"", f);
-	assert_int_equal(fclose(f), 0);
-	struct outside *x = keeper_open(command, NULL, kept);
-	assert_int_equal(lines_in(kept), ARRAY_LEN(rows) + 2);
-	answer_of(x, 1, "q", &a);
-	free(a.text);
-	assert_int_equal(lines_in(asked), ARRAY_LEN(rows));
-	answer_of(x, 2, "new", &a);
-	assert_string_equal(a.problem, "tired");
-	assert_int_equal(lines_in(asked), ARRAY_LEN(rows) + 1);
-	assert_int_equal(lines_in(kept), ARRAY_LEN(rows) + 3);
-	outside_close(x);
-	/* Another command, and the same one behind a role. */
-	char *other = xasprintf("%s ", command);
-	x = keeper_open(other, NULL, kept);
-	answer_of(x, 1, "q", &a);
-	free(a.text);
-	outside_close(x);
-	x = keeper_open(command, folder, kept);
-	answer_of(x, 1, "q", &a);
-	free(a.text);
-	assert_int_equal(lines_in(asked), ARRAY_LEN(rows) + 3);
-	outside_close(x);
-	/* Forgotten, everything is asked anew. */
-	x = keeper_open(command, NULL, kept);
-	assert_int_equal(outside_forget(x, &err), 0);
-	assert_int_equal(lines_in(kept), 0);
-	outside_close(x);
-	x = keeper_open(command, NULL, kept);
-	answer_of(x, 1, "q", &a);
-	free(a.text);
-	assert_int_equal(lines_in(asked), ARRAY_LEN(rows) + 4);
-	assert_int_equal(lines_in(kept), 1);
-	outside_close(x);
-	free(other);
-	free(command);
-	free(asked);
-	free(kept);
-	folder_remove(folder);
 }
 
 /* What a plan says of whose memory it is, and which rank it plans with. */
@@ -685,7 +531,7 @@ int main(void)
 		cmocka_unit_test(test_half_a_line), cmocka_unit_test(test_request), cmocka_unit_test(test_broken_text),
 		cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8), cmocka_unit_test(test_problem),
 		cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_roles),
-		cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused), cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused),
 		cmocka_unit_test(test_words_of_options), cmocka_unit_test(test_no_descriptors)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -517,6 +517,40 @@ static void test_first_fails(void **state)
 	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
 }
 
+/* Rank 1 says its last word and stays to hear whether anything is still said to it: whoever has
+ * left may read no more, and who tells it something would wait for that. */
+static int last_word(int rank, void *ctx)
+{
+	static const char word[] = "rank 1 of 2 has had enough";
+	struct ranks *r;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	if (rank == 0) {
+		NEED(ranks_meet(r, &err) == ERR_CHILD && !strcmp(err.text, word), "%s", err.text);
+		ranks_close(r, &err);
+		return 0;
+	}
+	const struct {
+		char magic[4];
+		uint32_t kind;
+		uint32_t round;
+	} head = {{'R', 'N', 'K', '1'}, 1, r->round};
+	int fd = r->peers[0].fd;
+	NEED(!msg_send(fd, &head, sizeof head, NULL, 0, 0, &err) && !msg_send(fd, word, strlen(word), NULL, 0, 0, &err),
+		"%s", err.text);
+	int rc = msg_recv(fd, 4096, &r->in, NULL, NULL, clock_ns() + 60000000000u, &err);
+	NEED(rc && rc != ERR_TIMEOUT, "%d, %zu bytes: %s", rc, r->in.len, err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_last_word(void **state)
+{
+	int status[2];
+	ranks_run(2, last_word, NULL, status);
+	for (int k = 0; k < 2; k++) assert_int_equal(status[k], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -532,6 +566,7 @@ int main(void)
 		cmocka_unit_test(test_names_of_the_lost),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_first_fails),
+		cmocka_unit_test(test_last_word),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

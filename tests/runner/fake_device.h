@@ -56,7 +56,8 @@ static inline int fake(const char *function)
  * kernels in `control`. */
 struct asked {
 	const enum runner_clock *questions;
-	int n, at;
+	int n;  /* of questions */
+	int at; /* the next one */
 	int64_t ns[32];
 	int ungated[32]; /* launches that no gate held back, since the gate was closed */
 };

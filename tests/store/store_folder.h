@@ -28,7 +28,9 @@ static inline struct store *open_or_fail(const char *path)
 
 struct seen {
 	int count;
-	int64_t step[16], index[16], value[16];
+	int64_t step[16];  /* (count) */
+	int64_t index[16]; /* (count) */
+	int64_t value[16]; /* (count) */
 };
 
 static inline int remember(int64_t step, int64_t index, const json_t *row, void *ctx)

@@ -201,6 +201,8 @@ static void test_refusals(void **state)
 		{TWO "// output y f32[M]\n// launch k[1, 1, 1, 1](y)\n" MODULE("k"), "expected ']'"},
 		{TWO "// output y f32[M]\n// launch k[M / 0](y)\n" MODULE("k"), "division by zero"},
 		{TWO "// output y f32[M]\n// launch k[9223372036854775807 + M](y)\n" MODULE("k"), "more than 64 bits"},
+		{TWO "// output y f32[M]\n// launch k[(-9223372036854775807 - 1) / -1](y)\n" MODULE("k"), "more than 64 bits"},
+		{TWO "// output y f32[M]\n// launch k[(-9223372036854775807 - 1) % -1](y)\n" MODULE("k"), "more than 64 bits"},
 		{TWO "// output y f32[M]\n// fill z 0\n" MODULE("k"), "z is no memory"},
 		{TWO "// output y f32[M]\n// fill y 0 1\n" MODULE("k"), "behind the line's end"},
 		{TWO "// output y f32[M]\n// launch k[1](y)\n", "no module stands behind the head"},

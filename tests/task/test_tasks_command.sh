@@ -28,7 +28,7 @@ rungs_are_whole() {
 duplicates_go() {
 	local two=$tmp/two/level1
 	mkdir -p "$two" && cp tasks/hand/level1/05_softmax_rows.py "$two/a.py" && sed 's/^N/N/; $a # a comment' "$two/a.py" >"$two/b.py" &&
-	"$hone" tasks import "$tmp/two" --out "$tmp/two.jsonl" | grep -q '1 tasks.*1 duplicates'
+	"$hone" tasks import "$tmp/two" --out "$tmp/two.jsonl" | grep -q '1 task .*1 duplicate '
 }
 answer_is_python() {
 	local name

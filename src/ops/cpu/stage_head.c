@@ -55,10 +55,10 @@ static void figures_rows(void *arg, int64_t begin, int64_t end, int thread)
 	const struct figures *f = arg;
 	for (int64_t i = begin; i < end; i++) {
 		float *out = f->out + i * OPS_FIGURES;
-		out[0] = f->b->logprob[f->first + i];
-		out[1] = f->b->entropy[f->first + i];
-		out[2] = f->b->lse[f->first + i];
-		out[3] = is_largest(f->logits + i * f->V, f->V, f->b->target[f->first + i]);
+		out[FIGURE_LOGPROB] = f->b->logprob[f->first + i];
+		out[FIGURE_ENTROPY] = f->b->entropy[f->first + i];
+		out[FIGURE_LOG_SUM] = f->b->lse[f->first + i];
+		out[FIGURE_IS_HIT] = is_largest(f->logits + i * f->V, f->V, f->b->target[f->first + i]);
 	}
 }
 
@@ -82,7 +82,7 @@ static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *lo
 	float *d = FLOATS(logits_in);
 	struct ops_weight *w = &head->w[0];
 	CHECK(first >= 0 && first + n <= b->n && V == head->out);
-	for (int i = 0; i < n; i++) b->lse[first + i] = CONST_FLOATS(out)[(int64_t)i * OPS_FIGURES + 2];
+	for (int i = 0; i < n; i++) b->lse[first + i] = CONST_FLOATS(out)[(int64_t)i * OPS_FIGURES + FIGURE_LOG_SUM];
 	/* Logits become their own gradient, a run of rows of one temperature at a time; then the head's
 	 * and the rows' gradients are products of it. */
 	for (int i = first, end; i < first + n; i = end) {

@@ -203,10 +203,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
 			shared.block_larger += cluster.map_shared_rank(&shared, i)->block_larger;
 		double log_sum = log(sum), nan = nan_of();
 		float *to = out + (int64_t)n * OPS_FIGURES;
-		to[0] = (float)(sum > 0 ? ((double)x - top) * inverse - log_sum : nan);
-		to[1] = (float)(sum > 0 ? log_sum - weighted / sum : nan);
-		to[2] = (float)(sum > 0 ? (double)top * inverse + log_sum : nan);
-		to[3] = shared.block_larger == 0 ? 1.0f : 0.0f;
+		to[FIGURE_LOGPROB] = (float)(sum > 0 ? ((double)x - top) * inverse - log_sum : nan);
+		to[FIGURE_ENTROPY] = (float)(sum > 0 ? log_sum - weighted / sum : nan);
+		to[FIGURE_LOG_SUM] = (float)(sum > 0 ? (double)top * inverse + log_sum : nan);
+		to[FIGURE_IS_HIT] = shared.block_larger == 0 ? 1.0f : 0.0f;
 	}
 	cluster.sync();
 }

@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(THREADS) logits_gradient_kernel(const s
 	/* The log-probability's gradient is ((j is the target) - p_j) / T. The forward pass left the
 	 * log of the sum, so p needs no second pass over the row. */
 	float inverse = 1.0f / a.temperature[row], g = row < a.wanted ? a.g[row] * inverse : 0.0f;
-	float scale = inverse * LOG2E, shift = a.out[(int64_t)row * OPS_FIGURES + 2] * LOG2E;
+	float scale = inverse * LOG2E, shift = a.out[(int64_t)row * OPS_FIGURES + FIGURE_LOG_SUM] * LOG2E;
 	bool is_zero = g == 0; /* also rows nobody wants: what they hold is not looked at */
 	for (int64_t base = 0; base < a.V; base += STEP) {
 		int64_t first = base + (VECTOR ? threadIdx.x * 8 : threadIdx.x);

@@ -199,10 +199,10 @@ struct vm_check {
 enum { WATCH_SIGNED = 1, WATCH_UNSIGNED = 2, WATCH_DIVISION = 4 };
 void vm_plan_make(const struct vm_kernel *k, struct vm_program *p);
 void vm_plan_release(struct vm_program *p);
-
-/* ---- check_early.c ---- */
 /* (nvalues), heap: arguments that each value can come from. */
 struct vm_roots *vm_roots_find(const struct vm_kernel *k, const struct vm_program *p);
+
+/* ---- check_early.c ---- */
 /* roots: (nvalues). */
 void vm_early_find(struct vm_program *p, const struct vm_roots *roots);
 

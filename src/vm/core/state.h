@@ -169,7 +169,7 @@ struct vm_ctx {
 	struct vm_missed *missed;     /* NULL unless it is asked what is left out */
 	uint32_t collectives;         /* operations so far in which all threads of the program exchange values */
 	uint32_t turns;               /* jumps back so far: turns of the program's loops */
-	uint32_t entered;             /* what that was when the loop of the last jump back was entered */
+	uint32_t entered;             /* `turns` as the loop of the last jump back was entered */
 	const struct vm_instr *jumped; /* that jump */
 	bool is_tainted;               /* some lane is being followed: every instruction is looked at */
 	bool yields;          /* a program that waits for another is no fault: others are resident (vm_schedule.c) */

@@ -241,6 +241,8 @@ int lower_emit_cast(struct lowerer *lo, const char *kind, int src, int type)
 	return 0;
 }
 
+/* The operand of a cast, written as its own type "to" another: the two differ in the element alone.
+ * To a pointer there is no cast, which is for lower_emit_cast to say. */
 static int cast_types(struct lowerer *lo, const struct ttir_op *op, int *src)
 {
 	if (op->ntypes != 2) return lower_fail(lo, ERR_FORMAT, "%.*s needs two types", (int)op->name.len, op->name.data);

@@ -127,6 +127,8 @@ void vm_sides_note(struct vm_ctx *c, const struct vm_instr *in);
 /* vm_report.reached, over the meters of all threads. */
 char *vm_sides_text(const struct vm_program *p, struct vm_meter *const *meters, int count);
 
+/* ---- meter.c, meter_memory.c, meter_plan.c: counts of a launch ---- */
+
 void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
 int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,
 	size_t size, bool is_store);
