@@ -53,6 +53,7 @@ struct powers {
 struct asked {
 	int variant;
 	bool is_larger;
+	bool is_built;              /* would be left out: whatever Triton refuses there, an assertion too, is a refusal */
 	struct set ordinary;        /* the variant's sizes */
 	bool is_changed[NAMES_MAX]; /* they differ from the judged ones */
 	bool may_halve[NAMES_MAX];  /* the judged one has a half, or is one */
@@ -98,7 +99,7 @@ const struct oracle_data *powers_end(struct grading *g)
 static struct asked asked_of(const struct grading *g, const struct powers *p, int variant)
 {
 	const char *kind = g->oracle->variants[variant].kind;
-	struct asked a = {.variant = variant, .is_larger = !strcmp(kind, "larger")};
+	struct asked a = {.variant = variant, .is_larger = !strcmp(kind, "larger"), .is_built = !strcmp(kind, "built")};
 	const json_t *changed = json_object_get(
 		json_array_get(json_object_get(p->own.task, "variants"), (size_t)variant), "changed");
 	a.ordinary = p->stock;
@@ -200,7 +201,7 @@ static enum outcome step_try(
 	trace_release(&tr);
 	if (rc == NO_TRIAL) return SET_OPEN;
 	if (rc == GRADE_ON) return SET_TAKEN;
-	return rc != GRADE_END ? SET_INFRA : is_refused(g, false) ? SET_REFUSED : SET_FAILED;
+	return rc != GRADE_END ? SET_INFRA : is_refused(g, a->is_built) ? SET_REFUSED : SET_FAILED;
 }
 
 static bool is_end(enum outcome o) { return o == SET_FAILED || o == SET_INFRA; }

@@ -184,12 +184,12 @@ static int other_trace(struct grading *g, int variant, struct trace *tr, struct 
 	const char *changed = v->changed;
 	g->has_refused_block = false;
 	int rc = trace_other_step(g, tr, err);
-	bool is_strided = !strcmp(v->kind, "strided");
-	if (rc == GRADE_END && g->has_refused_block && !is_strided && !strcmp(g->v->reason, "triton-compile-error"))
+	bool is_strided = !strcmp(v->kind, "strided"), is_built = !strcmp(v->kind, "built");
+	if (rc == GRADE_END && (is_built || (g->has_refused_block && !is_strided)) &&
+		!strcmp(g->v->reason, "triton-compile-error"))
 		rc = powers_step(g, variant, tr, &changed, err);
 	/* What a constructor takes may have to be what it is for a kernel to compile. */
-	if (rc == GRADE_END && !strcmp(v->kind, "built") && !strcmp(g->v->reason, "triton-compile-error"))
-		return OTHER_LEFT_OUT;
+	if (rc == GRADE_END && is_built && !strcmp(g->v->reason, "triton-compile-error")) return OTHER_LEFT_OUT;
 	if (rc == GRADE_END && g->ir && !strcmp(g->v->reason, "other-sizes")) return OTHER_LEFT_OUT;
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
