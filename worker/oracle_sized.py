@@ -3,8 +3,8 @@ trials left out.
 
 The supervisor asks for one side after another, {"side", "number", "modulus", "way", "seed"}, and
 gets a trial for each set of sizes that brings it about, or why there is none.
-docs/worker-protocol.md lists the sides; src/verify/sized_step.c chooses them. No word of the
-candidate's gets here, only numbers."""
+docs/worker-protocol.md lists the sides; src/verify/sized_step.c and powers_step.c choose them. No
+word of the candidate's gets here, only numbers."""
 import math
 
 import torch
@@ -20,6 +20,7 @@ SECONDS_MAX = 0.4         # nominal, of the reference
 SMALL = (5, 2)            # what other sizes shrink to where all together are too much
 PAIRED = 3                # sizes whose order among each other is looked at
 BEHIND = 2                # a number k is passed by the size k + 2: an index goes to one less than the size
+LIKE_ROOM = 2             # what stands for an ordinary trial may weigh this many of them
 
 
 def sites_of(source):
@@ -34,14 +35,55 @@ def serve(job, sock):
     torch.set_num_threads(1)
     source = job["source"]
     with device_mode(source, "cpu"):
-        sites = sites_of(source)
+        sites, like = sites_of(source), Like(job)
         while True:
             try:
                 ask, _ = wire.recv(sock)
             except EOFError:
                 return
-            why, way = answer(job, source, sites, ask, sock)
+            if "like" in ask:      # in place of an ordinary trial: at the only set that is asked for
+                why, way = like.answer(source, sites, ask, sock), 1
+            else:
+                why, way = answer(job, source, sites, ask, sock)
             wire.send(sock, {"end": why, "way": way})
+
+
+class Like:
+    """Trials that stand for ordinary ones at sizes that a candidate does not take: they may weigh
+    what those do. One reference at a time is kept, for a set is described first."""
+
+    def __init__(self, job):
+        self.job, self.own, self.text, self.variant = job, None, None, None
+
+    def answer(self, source, sites, ask, sock):
+        """The description of a set of sizes, where "like" is "", else a trial of the distribution
+        "like" there; "" or why there is none."""
+        values = ask["sets"][0]
+        try:
+            self.settle(source, sites, values, ask["probe"])
+            if not ask["like"]:
+                wire.send(sock, {"variant": self.variant.describe(),
+                                 "trial": {"distribution": "", "skipped": "sizes alone"}})
+                return ""
+            found = trial_of(self.variant, ask["seed"], [(ask["like"], False), (ask["like"], True),
+                                                         ("sign-mixed", False), ("stock", False)])
+        except Exception as e:
+            return f"{type(e).__name__}: {e}"[:200]
+        return send_trial(sock, self.variant, *found) if found else "the reference is not finite and exact there"
+
+    def settle(self, source, sites, values, seed):
+        """The reference at these sizes."""
+        text = oracle_size.rewritten(source, sites, values)
+        if text == self.text:
+            return
+        self.own = self.own or oracle_size.measure(source, self.job["init_seed"])
+        load = oracle_size.measure(text, self.job["init_seed"])
+        if (load.given + load.expected > max(BYTES_MAX, LIKE_ROOM * (self.own.given + self.own.expected))
+                or load.seconds > max(SECONDS_MAX, LIKE_ROOM * self.own.seconds)):
+            raise ValueError(f"{(load.given + load.expected) >> 20} MiB, {load.seconds:.2g} s of the reference")
+        changed = {s.name: (s.value, v) for s, v in zip(sites, values) if v != s.value}
+        self.variant = oracle.Variant(Reference(text, self.job["init_seed"]), "sized", changed, seed)
+        self.text = text
 
 
 def answer(job, source, sites, ask, sock):
@@ -138,16 +180,24 @@ def attempt(job, source, sites, values, seed, sock):
             return (f"{', '.join(f'{n} {v[1]}' for n, v in changed.items())}: {(load.given + load.expected) >> 20} "
                     f"MiB, {load.seconds:.2g} s of the reference")
         variant = oracle.Variant(Reference(text, job["init_seed"]), "sized", changed, seed)
-        for distribution in ("sign-mixed", "stock"):
-            r = oracle.run_trial(variant, {"seed": seed, "distribution": distribution, "parameters": "random"}, False,
-                                 0)
-            if oracle.is_finite(r, variant.usual) and oracle.is_exact(r):
-                break
-        else:
-            return "the reference is not finite and exact there"
+        found = trial_of(variant, seed, [("sign-mixed", False), ("stock", False)])
     except Exception as e:
         return f"{type(e).__name__}: {e}"[:200]
-    message, given, expected = oracle.pack_trial(0, 0, distribution, r, False)
+    return send_trial(sock, variant, *found) if found else "the reference is not finite and exact there"
+
+
+def trial_of(variant, seed, kinds):
+    """(name, trial) of the first (distribution, positive) under which the reference can be compared
+    with; None."""
+    for distribution, positive in kinds:
+        r = oracle.run_trial(variant, {"seed": seed, "distribution": distribution, "parameters": "random"}, positive, 0)
+        if oracle.is_finite(r, variant.usual) and oracle.is_exact(r):
+            return oracle.trial_name(distribution, positive, 0), r
+    return None
+
+
+def send_trial(sock, variant, name, r):
+    message, given, expected = oracle.pack_trial(0, 0, name, r, False)
     wire.send(sock, dict(message, variant=variant.describe()), (given.seal(), expected.seal()))
     given.close()
     expected.close()

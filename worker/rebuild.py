@@ -19,6 +19,7 @@ import json
 import linecache
 import math
 import os
+import re
 import resource
 import struct
 import sys
@@ -603,7 +604,23 @@ def answer(source, text, capability):
     except Exception as error:
         while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
             error = error.__cause__
-        return {"fault": reason_of(error)}
+        return {"fault": reason_of(error), "block": is_no_block(error)}
+
+
+# Triton's words for a dimension of a block that is no power of two, and where it says them.
+BLOCK_REFUSALS = {os.path.join("triton", "language", "semantic.py"): re.compile(r"arange's range must be a power of 2"),
+                  os.path.join("triton", "_utils.py"): re.compile(r"Shape element \d+ must be a power of 2")}
+
+
+def is_no_block(error):
+    """Whether Triton itself refuses a block because a dimension is no power of two: not what a
+    kernel's own text asserts in the same words."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    file = tb.tb_frame.f_code.co_filename if tb is not None else ""
+    return type(error) is ValueError and any(file.endswith(place) and words.fullmatch(str(error))
+                                             for place, words in BLOCK_REFUSALS.items())
 
 
 def reason_of(error):

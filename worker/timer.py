@@ -30,8 +30,8 @@ import compile as compiler
 import live
 import stock
 import wire
-from oracle_pack import Fault, dtype_name
-from oracle_reference import DRAW_SEED, Reference, flatten_outputs, named_tensors, seed_all
+from oracle_pack import Fault, describe, dtype_name
+from oracle_reference import DRAW_SEED, Call, Reference, flatten_outputs, named_tensors, seed_all
 from scratch import Scratch
 
 GPU = True
@@ -165,6 +165,21 @@ class Clock:
 
 # ---- a reference ----
 
+def call_like(reference, job):
+    """A call of the trial's form. A task that draws sizes gives other ones here, under another seed
+    and on another device: then the call is made of its description."""
+    call = reference.inputs(job["init_seed"])
+    if [describe(v) for v in call.args] == job["inputs"] and {
+            k: describe(v) for k, v in call.kwargs.items()} == job["input_kwargs"]:
+        return call
+
+    def empty(spec):
+        return torch.empty_strided(spec["shape"], spec["stride"], dtype=live.DTYPES[spec["dtype"]], device="meta",
+                                   requires_grad=spec["requires_grad"])
+    return Call([live.value(v, empty) for v in job["inputs"]],
+                {k: live.value(v, empty) for k, v in job["input_kwargs"].items()})
+
+
 class Timed:
     """The reference with one trial's bytes in it."""
 
@@ -174,11 +189,10 @@ class Timed:
         self.model = reference.model.to(DEVICE)
         if not job["training"]:
             self.model.eval()
-        call = reference.inputs(job["init_seed"])
         following = iter(self.trial["inputs"])
         self.masters = []       # (what is written to, what with): what forward may have changed
         self.bytes = 0
-        self.call = call.map(lambda t: self.input(t, next(following)))
+        self.call = call_like(reference, job).map(lambda t: self.input(t, next(following)))
         self.draws = len(self.trial["inputs"]) - len(self.call.tensors())
         self.state()
         forward = torch.compile(self.model) if job["mode"] == "compile" else self.model

@@ -66,6 +66,12 @@ def run(job, sock):
         question, _ = wire.recv(sock)
         own = {k: v for k, v in job.items() if k != "others"}
         other = question.get("job") or dict(others.pop(0), earlier=own)
+        # Sizes in place of those before, at which the candidate was refused: it is asked what
+        # it was to be asked there.
+        if question.get("stands"):
+            other = dict(other, earlier=own)
+        if question.get("returns"):
+            tracer_sizes.RETURNED.clear()
         wire.send(sock, result_of(dict(own, is_other=True, **other), sock))
 
 

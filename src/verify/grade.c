@@ -301,7 +301,7 @@ static void grading_release(struct grading *g, struct trace *stock)
 	g->has_tracer = g->has_builder = g->has_runner = false;
 	library_end(g);
 	gpu_runner_done(g);
-	oracle_cache_put(g->s->oracles, g->oracle);
+	oracle_cache_put(g->s->oracles, powers_end(g));
 	g->oracle = NULL;
 }
 

@@ -160,14 +160,19 @@ int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
 void oracle_session_end(struct oracle_session *s);
 
-/* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in
- * the words of the worker's protocol. */
+/* Sizes that one candidate names (sized_step.c asks for them), or that take the place of
+ * those that it refuses (powers_step.c): sides of comparisons with a size, in the words of
+ * the worker's protocol. */
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest", "bits", "pair" or "at" */
 	int64_t number;
 	int64_t modulus; /* of "rest" and "no rest" */
 	int way;         /* to begin with: 0, or what an earlier answer ended with */
 	json_t *sets;    /* of "at": lists of all sizes, of which the first that works is wanted; else NULL */
+	/* Of "at" with one set: what comes is to stand for an ordinary trial of this
+	 * distribution, and may be as large as one. "": a trial that does not count, for its
+	 * variant alone; NULL: no such thing. */
+	const char *like;
 };
 /* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
 struct oracle_sized {

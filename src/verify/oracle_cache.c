@@ -53,7 +53,7 @@ void oracle_cache_free(struct oracle_cache *c)
 
 const struct oracle_options *oracle_cache_options(const struct oracle_cache *c, struct zygote **z)
 {
-	*z = c->z;
+	if (z) *z = c->z;
 	return &c->options;
 }
 

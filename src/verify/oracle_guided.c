@@ -114,9 +114,10 @@ static int session_say(struct oracle_session *s, json_t *message, struct err *er
 int oracle_sized_ask(struct oracle_session *s, int number, const struct oracle_side *side, struct err *err)
 {
 	return session_say(s,
-		json_pack("{s:s, s:I, s:I, s:i, s:O*, s:I}", "side", side->side, "number", (json_int_t)side->number, "modulus",
-			(json_int_t)side->modulus, "way", side->way, "sets", side->sets, "seed",
-			(json_int_t)oracle_trial_seed(s->options->seed, s->task, FIRST_SIZED + number)),
+		json_pack("{s:s, s:I, s:I, s:i, s:O*, s:I, s:s*, s:I}", "side", side->side, "number", (json_int_t)side->number,
+			"modulus", (json_int_t)side->modulus, "way", side->way, "sets", side->sets, "seed",
+			(json_int_t)oracle_trial_seed(s->options->seed, s->task, FIRST_SIZED + number), "like", side->like, "probe",
+			(json_int_t)oracle_trial_seed(s->options->seed, s->task, 0)),
 		err);
 }
 

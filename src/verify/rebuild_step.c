@@ -93,6 +93,7 @@ int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct er
 	int rc = recipes_ask(g, json_pack("[s]", recipe), true, &answer, err);
 	const json_t *said = json_array_get(json_object_get(answer, "kernels"), 0);
 	const char *text = json_string_value(json_object_get(said, "ttir"));
+	g->has_refused_block |= json_is_true(json_object_get(said, "block"));
 	if (!rc && text) {
 		*ttir = xstrdup(text);
 		rebuild_made_add(g, recipe, text, until_of(said));

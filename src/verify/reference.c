@@ -38,9 +38,11 @@ static json_t *given_json(const struct runner_given *g, int n)
 static json_t *job_json(const struct reference_options *o, enum verdict_reference_kind kind,
 	const struct oracle_variant *variant, const struct oracle_trial *t)
 {
-	return json_pack("{s:s, s:i, s:s, s:s, s:b, s:{s:o, s:o}}", "source", variant->source, "init_seed",
+	return json_pack("{s:s, s:i, s:s, s:s, s:b, s:O?, s:O?, s:{s:o, s:o}}", "source", variant->source, "init_seed",
 		ORACLE_INIT_SEED, "mode", verdict_reference_name(kind), "device", o->device, "training", variant->training,
-		"trial", "inputs", given_json(t->inputs, t->ninputs), "params", given_json(t->params, t->nparams));
+		"inputs", json_object_get(variant->job, "inputs"), "input_kwargs",
+		json_object_get(variant->job, "input_kwargs"), "trial", "inputs", given_json(t->inputs, t->ninputs), "params",
+		given_json(t->params, t->nparams));
 }
 
 /* The process ended or fell silent: the doing of what it was given, once it was in its sandbox. */

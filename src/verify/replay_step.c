@@ -176,14 +176,20 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 
 #define OTHER_LEFT_OUT 2   /* other_trace: this variant is none for the candidate */
 /* What a failure of another variant's trace means: a candidate that cannot even be traced there
- * works for one size, or one layout of its inputs, alone. */
-static int other_trace(struct grading *g, const struct oracle_variant *variant, struct trace *tr, struct err *err)
+ * works for one size, or one layout of its inputs, alone. Where Triton refuses a block at its
+ * sizes, others take their place. */
+static int other_trace(struct grading *g, int variant, struct trace *tr, struct err *err)
 {
+	const struct oracle_variant *v = &g->oracle->variants[variant];
+	const char *changed = v->changed;
+	g->has_refused_block = false;
 	int rc = trace_other_step(g, tr, err);
-	bool is_strided = !strcmp(variant->kind, "strided");
-	/* Triton wants powers of two in many places, and what a constructor takes often is one. */
-	if (rc == GRADE_END && !strcmp(variant->kind, "built") && !strcmp(g->v->reason, "triton-compile-error"))
-		return OTHER_LEFT_OUT;
+	bool is_strided = !strcmp(v->kind, "strided"), is_built = !strcmp(v->kind, "built");
+	if (rc == GRADE_END && (is_built || (g->has_refused_block && !is_strided)) &&
+		!strcmp(g->v->reason, "triton-compile-error"))
+		rc = powers_step(g, variant, tr, &changed, err);
+	/* What a constructor takes may have to be what it is for a kernel to compile. */
+	if (rc == GRADE_END && is_built && !strcmp(g->v->reason, "triton-compile-error")) return OTHER_LEFT_OUT;
 	if (rc == GRADE_END && g->ir && !strcmp(g->v->reason, "other-sizes")) return OTHER_LEFT_OUT;
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
@@ -191,12 +197,12 @@ static int other_trace(struct grading *g, const struct oracle_variant *variant, 
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "fragile", g->v->line,
 			"right for the task's own %s only; with %s: %s: %.700s", is_strided ? "strides" : "sizes",
-			is_strided ? "inputs that are not contiguous" : variant->changed, reason, detail);
+			is_strided ? "inputs that are not contiguous" : changed, reason, detail);
 	}
 	if (!rc && (rc = lineage_step(g, tr)) == GRADE_END) {
 		size_t used = strlen(g->v->detail);
 		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other %s: %s)",
-			is_strided ? "strides" : "sizes", variant->changed);
+			is_strided ? "strides" : "sizes", g->oracle->variants[variant].changed);
 	}
 	return rc;
 }
@@ -211,7 +217,8 @@ static int other_variants(struct grading *g, struct err *err)
 	for (int i = 1; i <= last && !rc; i++) {
 		struct trace tr = {0};
 		times_lap(g, STEP_TRACE);
-		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
+		rc = other_trace(g, i, &tr, err);
+		/* What cannot be judged there is not, and says nothing of the next. */
 		if (rc == OTHER_LEFT_OUT) {
 			rc = GRADE_ON;
 			g->is_left_out[i] = true;
@@ -226,6 +233,7 @@ static int other_variants(struct grading *g, struct err *err)
 		if (!rc && (g->emit || g->ir_form)) g->others[i] = tr;
 		else trace_release(&tr);
 	}
+	powers_rest(g);
 	return rc;
 }
 

@@ -266,7 +266,7 @@ static void session_begin(struct grading *g, struct search *s)
 static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
 	size_t len, struct err *err)
 {
-	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus, 0, NULL};
+	struct oracle_side ask = {.side = SIDE_NAMES[side], .number = z->number, .modulus = z->modulus};
 	struct way w = {.why = "the reference gave no answer"};
 	session_begin(g, s);
 	int rc = way_try(g, s, &ask, &w, err);

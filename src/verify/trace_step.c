@@ -383,6 +383,12 @@ int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, st
 	return job_ask(g, json_pack("{s:O}", "job", (json_t *)(uintptr_t)job), out, err);
 }
 
+int trace_instead_step(struct grading *g, const json_t *job, bool returns, struct trace *out, struct err *err)
+{
+	return job_ask(
+		g, json_pack("{s:O, s:b, s:b}", "job", (json_t *)(uintptr_t)job, "stands", 1, "returns", returns), out, err);
+}
+
 int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct err *err)
 {
 	out->is_probe = true;

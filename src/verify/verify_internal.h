@@ -147,6 +147,7 @@ void trace_release(struct trace *t);
 enum ir_kind { IR_NONE, IR_TAPE, IR_TEXT };
 
 struct library;
+struct powers;
 /* One verdict on its way. A second attempt, and a second pass with an autotuner's choices, begin
  * with a new one (grade.c). */
 struct grading {
@@ -165,6 +166,7 @@ struct grading {
 	int attempt;                /* 0, or 1 behind a fault of our own */
 	json_t *choices; /* label or kernel of an autotuner -> its configuration (tune_step.c); NULL: the first */
 	const struct oracle_data *oracle;
+	struct powers *powers; /* whose data `oracle` is where other sizes had to be found; NULL: nothing was asked */
 
 	/* The candidate's processes. */
 	struct job tracer;
@@ -173,7 +175,9 @@ struct grading {
 	int next_other;       /* of the tracer's other sizes: the next that it makes, from 1 */
 	struct job builder;   /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
-	int asked;            /* recipes that the tracer asked the builder for */
+	int asked; /* recipes that the tracer asked the builder for */
+	/* For one of them Triton refused a block there because a dimension is no power of two. */
+	bool has_refused_block;
 	int64_t compile_ms;   /* CPU time that the candidate's compilations took so far, in this attempt */
 	struct runner runner; /* of the vm */
 	bool has_runner;
@@ -257,6 +261,9 @@ int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
 /* In the same tracer at sizes that the job has not: keys of the tracer's job. */
 int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err);
+/* The same in place of another variant's trace, at whose sizes the candidate was refused: behind a
+ * call at the task's own sizes, as that was. returns: and these behind calls at the job's. */
+int trace_instead_step(struct grading *g, const json_t *job, bool returns, struct trace *out, struct err *err);
 /* In the same tracer, which compiles nothing for it: out->text is what tracer_probe.py found
  * for `probe` (docs/worker-protocol.md), which is taken over. */
 int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct err *err);
@@ -332,6 +339,18 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 	const struct runner_trial *aims, struct err *err);
 /* One trial at sizes that the candidate names, with the tape that it leaves there. */
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+
+/* ---- powers_step.c: sizes in place of those at which Triton refuses a block ---- */
+
+/* Behind such a refusal, which is the verdict so far. GRADE_ON with a tape at other sizes; trials
+ * there stand for the variant's in g->oracle, and nothing is said in the verdict. GRADE_END with
+ * what ended the search, at the sizes `tried`, a text of g's or the variant's: the first refusal
+ * where there was nothing but refusals. */
+int powers_step(struct grading *g, int variant, struct trace *tr, const char **tried, struct err *err);
+/* Ends its process. */
+void powers_rest(struct grading *g);
+/* Releases what it made; the oracle's data that the task's other candidates have. */
+const struct oracle_data *powers_end(struct grading *g);
 
 /* ---- library_step.c: torch's rows of a partial tape ---- */
 

@@ -57,8 +57,11 @@ for name, t in named:
     offset, size = pack.add(t.detach().contiguous())
     trial["params"].append({"name": name, "offset": offset, "bytes": size,
                             "changes": name.startswith("bn.running") or name == "bn.num_batches_tracked"})
-timed = timer.Timed({"source": SOURCE, "init_seed": 42, "mode": "eager", "training": True, "trial": trial},
-                    memory(pack))
+spec = lambda t: {"tensor": {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape), "stride": list(t.stride()),
+                             "requires_grad": False}}
+asked = {"init_seed": 42, "mode": "eager", "training": True, "trial": trial, "input_kwargs": {},
+         "inputs": [spec(inputs[0]), {"tuple": [spec(inputs[1]), spec(inputs[2])]}, True]}
+timed = timer.Timed(dict(asked, source=SOURCE), memory(pack))
 with torch.no_grad():
     expected = [t for t in want(inputs[0].clone(), (inputs[1], inputs[2]), True)]
 check("no draws are seen where there are none", timed.draws == 0)
@@ -70,6 +73,18 @@ for attempt in range(3):
     check(f"replay {attempt} starts from the trial's bytes", all(torch.equal(a, b) for a, b in zip(out, expected)))
 check("the state that forward changes was made anew",
       torch.equal(dict(timed.model.named_buffers())["bn.running_mean"], dict(want.named_buffers())["bn.running_mean"]))
+
+# A task that draws sizes has those of the trial, whatever its own seed gives, and what is said of
+# them by plain numbers.
+drawing = SOURCE.replace("def get_inputs(): return [torch.randn(5, 4),",
+                         "def get_inputs():\n    n = int(torch.randint(6, 30, ()))\n    return [torch.randn(n, 4),")
+drawing = drawing.replace("torch.randint(0, 9, (5, 4))", "torch.randint(0, 9, (n, 4))")
+other = timer.Timed(dict(asked, source=drawing), timed.given)
+check("drawn sizes are the trial's", [t.shape for t in other.call.tensors()] == [t.shape for t in inputs])
+check("and so are strides and plain values", other.call.tensors()[2].stride() == inputs[2].stride()
+      and type(other.call.args[1]) is tuple and other.call.args[2] is True)
+check("and what forward makes of them",
+      all(torch.equal(a, b) for a, b in zip(timer.flatten_outputs(other.work()), expected)))
 
 room = mmap.mmap(-1, 4096)
 told = timer.write_outputs(out, room, [{"offset": 64, "bytes": 80}, {"offset": 512, "bytes": 96}])
@@ -94,8 +109,6 @@ class ModelNew(nn.Module):
             return x
         return self.bn(self.linear(x + self.own)) + pair[0].float(), pair[1].t().contiguous()
 """
-spec = lambda t: {"tensor": {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape), "stride": list(t.stride()),
-                             "requires_grad": False}}
 job = {"source": LIVE, "init_seed": 42, "init_args": [4], "init_kwargs": {}, "training": True, "trial": trial,
        "state": {n: {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape)} for n, t in named},
        "inputs": [spec(inputs[0]), {"tuple": [spec(inputs[1]), spec(inputs[2])]}, True], "input_kwargs": {}}
