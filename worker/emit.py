@@ -336,6 +336,8 @@ class Emitter:
             return buffers_of(row)
         return [arg["buffer"] for i, arg in enumerate(row["args"]) if i in indices and "buffer" in arg]
 
+        if kind == "u64":
+            return repr(arg["int"] % (1 << 64))
     def values(self):
         """The lines that read parameters for launches, each element once, and the rows that stand
         for these reads at the tape's end."""

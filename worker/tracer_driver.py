@@ -331,7 +331,9 @@ def append_argument(out, kind, value, index):
     elif kind.startswith("tensordesc"):
         out.append({"descriptor": descriptor_argument(value, index)})
     else:
-        out.append({"int": integer_argument(whole(value))})
+        number = integer_argument(whole(value))
+        # A tape's whole numbers have 64 bits and a sign.
+        out.append({"int": number - (1 << 64) if kind == "u64" and number >> 63 else number})
 
 
 def descriptor_argument(value, index):
