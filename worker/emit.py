@@ -51,16 +51,16 @@ def _module(name, **values):
 
 
 def _flat(t, size):
-    """The memory of a tensor from its start, as one dimension."""
-    return t.as_strided((size // t.element_size(),), (1,), 0)
+    """The memory of a tensor from its first element on, as one dimension: it may be a view into larger memory."""
+    return t.as_strided((size // t.element_size(),), (1,))
 
 
 def _view(flat, offset, dtype, shape, stride):
-    """A view of a flat tensor: offset in bytes, strides in elements."""
+    """A view of a flat tensor: offset in bytes from its begin, strides in elements."""
     if flat.dtype != dtype:
         flat = flat.view(torch.uint8)
         flat = flat[:flat.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
-    return flat.as_strided(shape, stride, offset // dtype.itemsize)
+    return flat.as_strided(shape, stride, flat.storage_offset() + offset // dtype.itemsize)
 
 
 def _leaves(value, tensors, others):
@@ -148,16 +148,44 @@ def is_plain(v):
     return v[0] in ("scalar", "float")
 
 
+# What of Python's own a constexpr_function that is emitted may use: it gives the same everywhere.
+PURE = frozenset("abs all any bool dict divmod enumerate filter float int isinstance len list map max min pow range "
+                 "reversed round sorted str sum tuple zip ValueError TypeError AssertionError".split())
+
+
+def check_pure(node, names):
+    """A function that the compiler calls runs as Python in the process of whoever imports the
+    module, and was judged in another. It may use its parameters, what its recipe has a value for,
+    math, and what gives the same everywhere. `names`: the recipe's."""
+    own = {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
+    own |= {name for name, v in names.items() if v[0] != "unknown"}
+    for n in ast.walk(node):
+        if isinstance(n, ast.Import) and all(a.name == "math" and not a.asname for a in n.names):
+            own.add("math")
+        elif isinstance(n, (ast.Import, ast.ImportFrom)):
+            raise Unsupported(f"function {node.name}, which the compiler calls, imports modules")
+        elif isinstance(n, ast.Attribute) and n.attr.startswith("_"):
+            raise Unsupported(f"function {node.name}, which the compiler calls, asks for {n.attr}")
+    for n in ast.walk(node):
+        if isinstance(n, ast.Name) and n.id not in own and n.id not in PURE:
+            raise Unsupported(f"function {node.name}, which the compiler calls, uses {n.id}")
+
+
 class Unannotated(ast.NodeTransformer):
-    """A function without the annotations that name what its recipe has no value for (torch.Tensor):
-    the compiler takes nothing from these, and the module could not be imported."""
+    """A function without the annotations that name what its recipe has no value for (torch.Tensor),
+    or that call something: the compiler takes nothing from these, and the module could not be
+    imported, or would run host code when it is."""
 
     def __init__(self, names):
         self.names = names        # the function's, as the recipe has them
 
     def is_strange(self, node):
-        if node is None or not rebuild.is_name(node):
+        if node is None:
             return False
+        if not rebuild.is_name(node):      # Python would compute it where the module is imported
+            return any(isinstance(n, ast.Call) for n in ast.walk(node))
         chain = ast.unparse(node).split(".")
         kind, *rest = self.names.get(chain[0], ["builtin"])
         if kind == "names":      # a module, of which the recipe has what the function asks
@@ -233,6 +261,10 @@ class Emitter:
         node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
         if node is None or entry["kind"] in ("builtin", "aggregate"):
             raise Unsupported(f"function {entry['name']} cannot be emitted")
+        if entry["kind"] == "constexpr":
+            body = copy.deepcopy(node)
+            body.decorator_list, body.args.defaults = [], []      # the recipe has values for these
+            check_pure(Unannotated(entry["names"]).visit(body), entry["names"])
         node = Unannotated(entry["names"]).visit(node)
         own = {a.arg for a in node.args.args}
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
@@ -304,6 +336,8 @@ class Emitter:
             return value_name(arg["value"])
         if "float" in arg:
             return literal(float(arg["float"]))
+        if kind == "u64":
+            return repr(arg["int"] % (1 << 64))
         return repr(bool(arg["int"])) if kind in ("i1", "u1") else repr(arg["int"])
 
     def view(self, v):

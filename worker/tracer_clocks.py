@@ -4,6 +4,7 @@ In the first trace every clock stands nearly still. In the second one it runs, f
 than the machine's, by years, so that neither a date nor how long a launch took tells a trace.
 """
 import datetime
+import os
 import time
 
 import tracer_driver
@@ -50,6 +51,7 @@ def install_second():
     """In both traces time is not the machine's; here it is another than in the first, by years: a
     date is a clock too."""
     later = DRAWN.randrange(8 * 366 * DAY, 13 * 366 * DAY)
+    install_zone()
     # Every clock of time, in seconds and in nanoseconds, runs on from a drawn date.
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
         for ending, unit in (("", 1), ("_ns", 10**9)):
@@ -90,6 +92,14 @@ def install_second():
             return datetime.date.fromtimestamp(time.time())
     LaterDate.__name__ = LaterDate.__qualname__ = "date"
     datetime.date = LaterDate
+
+
+def install_zone():
+    """Another place on earth: none of its hours are the first trace's, and it has a summer. The
+    variable is set where C's functions look for it, and not where Python's do."""
+    names = ["".join(DRAWN.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=4)) for _ in range(2)]
+    os.putenv("TZ", f"{names[0]}{DRAWN.choice('-+')}{DRAWN.randrange(2, 12)}:{DRAWN.choice((15, 30, 45))}{names[1]}")
+    time.tzset()
 
 
 def is_empty(args):

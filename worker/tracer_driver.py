@@ -193,8 +193,9 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     if PROBE is not None:
         return TracedKernel(src, options, "", "")
     refuse_changes(tracer_seal.broken())
-    src.hash()      # as Triton's own does: a kernel remembers what it was compiled with
+    place = src.name, src.hash(), options.hash()      # as Triton's own does: a kernel remembers its hash
     recipe, is_whole = recipe_of(src, options)
+    refuse_written_hash(src.fn)
     key = recipe_text(recipe)
     anywhere = without_alignment(recipe)
     if IS_ANYWHERE and anywhere in MADE_ALIGNED:
@@ -216,9 +217,31 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
         text = without_folders(text).replace(tracer_source.OWN_NAME, tracer_source.RECIPES_NAME)
         if is_whole:
             TEXTS[key] = text
+    if KEPT.setdefault(place, text) != text:
+        RECORDER.fail("unsupported",
+                      f"two kernels named {src.name[:80]} are one to Triton's cache of compiled kernels: it tells them "
+                      "apart by text, line, constants that are tl.constexpr and arguments, and these are the same. "
+                      "Whichever is launched second may get the other's machine code")
     found = IR_NAME.search(text)
     MADE_ALIGNED[anywhere] = text, named_text(key, recipe, found.group(1) if found else "")
     return TracedKernel(src, options, *MADE_ALIGNED[anywhere])
+
+
+# What Triton's cache on disk would find a compiled kernel by -> its IR. A process that finds
+# another's entry there launches it unseen, so no two IRs may have one.
+KEPT = {}
+
+
+def refuse_written_hash(kernel):
+    """A kernel's part of that place is a hash of its text; host code could write there whatever
+    another kernel has."""
+    then = kernel.hash, kernel.used_global_vals
+    kernel.hash = None
+    is_own = kernel.cache_key == then[0]
+    kernel.hash, kernel.used_global_vals = then
+    if not is_own:
+        RECORDER.fail("unsupported", f"host code writes the hash of kernel {kernel.__name__[:80]}, by which Triton's "
+                                     "cache finds machine code")
 
 
 # By what a recipe says beside its pointers' alignment: the IR and the recipe. While a call's
@@ -308,7 +331,9 @@ def append_argument(out, kind, value, index):
     elif kind.startswith("tensordesc"):
         out.append({"descriptor": descriptor_argument(value, index)})
     else:
-        out.append({"int": integer_argument(whole(value))})
+        number = integer_argument(whole(value))
+        # A tape's whole numbers have 64 bits and a sign.
+        out.append({"int": number - (1 << 64) if kind == "u64" and number >> 63 else number})
 
 
 def descriptor_argument(value, index):

@@ -409,5 +409,6 @@ def once(calls, head, around):
     finally:
         tracer_plain.SHELL.head = 0
         refused, rec.fault, rec.failed, calls.ended = rec.fault, None, None, len(rec.rows)
-        if refused and refused[0].code == "unsupported" and "belongs to the process" in refused[0].text:
+        if refused and refused[0].code == "unsupported" and (rec.is_refused or "belongs to the process"
+                                                             in refused[0].text):
             rec.fault = refused

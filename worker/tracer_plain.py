@@ -41,6 +41,8 @@ from tracer_tensor import TraceTensor, without_modes
 CONTENTS = 512         # bytes at each of three places of a tensor: each page that is written to is one more to make
 SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
 STEP, PLACES = 512, 256
+# Operators that take an offset into a tensor's memory: its place among their arguments.
+AT_OFFSETS = {"aten::as_strided": 3, "aten::as_strided_copy": 3, "aten::as_strided_scatter": 4}
 PIECE = 4 << 20
 
 
@@ -145,6 +147,21 @@ class Shell:
             return None
         return self.by_storage[self.plain[key]._cdata][0], address - start
 
+    def behind_head(self, place, args, kwargs):
+        """The arguments of an operator that takes an offset into a tensor's memory, at a place
+        among them or by its name: counted from where the buffer begins."""
+        buf = self.buffer_of(args[0])
+        head = self.heads[id(buf)] // args[0].dtype.itemsize if buf is not None else 0
+        given = args[place] if len(args) > place else kwargs.get("storage_offset")
+        if not head or given is None:
+            return args, kwargs
+        if given < head:
+            tracer_driver.RECORDER.refuse("host code takes memory in front of a tensor that it was given: as_strided "
+                                          "counts from the begin of all memory that a view is a part of")
+        if len(args) > place:
+            return (*args[:place], given - head, *args[place + 1:]), kwargs
+        return args, {**kwargs, "storage_offset": given - head}
+
     # ---- values with tensors in them ----
 
     def inwards(self, value, back):
@@ -196,6 +213,8 @@ class PlainMode(TorchDispatchMode):
         if torch.is_inference_mode_enabled() and func._can_decompose():
             with self:
                 return decomposed(func)(*args, **(kwargs or {}))
+        if func._schema.name in AT_OFFSETS:
+            args, kwargs = SHELL.behind_head(AT_OFFSETS[func._schema.name], args, kwargs or {})
         back = {}
         args, kwargs = SHELL.inwards(args, back), SHELL.inwards(kwargs or {}, back)
         out = tracer_tensor.TRACER.dispatch(func, args, kwargs)

@@ -174,7 +174,8 @@ def install_process():
         answer = told(lambda *of: node, f"socket.{name}()", str, is_kept=True)
         stand_for(getattr(socket, name), answer)
         setattr(socket, name, answer)
-    torch.get_num_threads = told(lambda: (cores + 1) // 2, "torch.get_num_threads()", is_kept=True, low=1)
+    for name in ("get_num_threads", "get_num_interop_threads"):
+        setattr(torch, name, told(lambda: (cores + 1) // 2, f"torch.{name}()", is_kept=True, low=1))
     many = {resource.RLIMIT_NOFILE: 1 << 20, resource.RLIMIT_NPROC: 1 << 18}
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
@@ -234,6 +235,8 @@ def install_threads(pid):
         stand_for(real, answer)
         setattr(threading, name, answer)
         setattr(_thread, name, answer)
+    threading.active_count = told(threading.active_count, "threading.active_count()", low=1)
+    threading.enumerate = told(threading.enumerate, "threading.enumerate()", list)
     for name in ("ident", "native_id"):
         real = getattr(threading.Thread, name)
         setattr(threading.Thread, name, property(lambda self, real=real, name=name: drawn(

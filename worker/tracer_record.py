@@ -90,6 +90,7 @@ class Recorder:
         self.epoch = 0
         self.calls = 0              # epochs so far: another object of the class is built in epoch 0 again
         self.fault = None
+        self.is_refused = False     # the fault counts in whatever mode it came (refuse)
         self.failed = None          # the last operator or launch that raised an exception
         self.by_storage = {}
         self.init_rows = []         # rows from import and construction: every tape starts with them
@@ -112,6 +113,11 @@ class Recorder:
         if self.fault is None:
             self.fault = (fault, candidate_line())
         raise fault
+
+    def refuse(self, text):
+        """A fault in whatever mode forward is called."""
+        self.is_refused = True
+        self.fail("unsupported", text)
 
     # ---- buffers ----
 
@@ -278,6 +284,7 @@ class Recorder:
         """The host waits for all that was given to these streams (None: to any) so far."""
         for stream in (None,) if streams is None else streams:
             self.landed(stream)
+        self.memory.host_waits(streams)
         if streams is None:
             streams = list(dict.fromkeys(row["stream"] for row in self.rows))
         for stream in streams if self.epoch else ():
@@ -288,6 +295,7 @@ class Recorder:
     def wait_on_host(self, event):
         if self.epoch and getattr(event, "recorded", None) == (self, self.epoch):
             self.host_events.append(event)
+            self.memory.host_knows(event)
             self.check_flights()
             self.in_flight = [f for f in self.in_flight if not any(f is g for g in event.flights)]
 

@@ -6,21 +6,27 @@ default dtype are left alone: honest host code asks for these.
 """
 import asyncio
 import contextlib
+import copy
 import decimal
 import faulthandler
 import gc
 import io
 import logging
+import multiprocessing.process
 import sys
+import threading
 import tracemalloc
 import warnings
 
 import numpy
 import torch
+import torch.multiprocessing
 import torch.utils.data._utils.worker as data_worker
+import triton
 from torch.distributed import distributed_c10d
 from torch.overrides import TorchFunctionMode
 
+import tracer_process
 from tracer_words import Words, others_in
 
 
@@ -33,6 +39,17 @@ class Nothing(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
+
+
+class Logger(logging.Logger):
+    """As a library may have set it for all loggers to come."""
+
+
+def spawned():
+    """What a process that another one has started says of itself."""
+    other = copy.copy(multiprocessing.process._current_process)
+    other._name, other._config = "SpawnProcess-3", dict(other._config, daemon=True)
+    return other
 
 
 RUNNING = asyncio._set_running_loop     # before host code's own calls of it are watched
@@ -108,6 +125,10 @@ def pairs():
     # One process of several that share the work, or that load data.
     yield (*of(distributed_c10d._world, "default_pg"), object())
     yield (*of(data_worker, "_worker_info"), object())
+    yield (*of(multiprocessing.process, "_current_process"), spawned())
+    yield (*of(multiprocessing.process, "_parent_process"), object())
+    yield (*of(multiprocessing.context._default_context, "_actual_context"), multiprocessing.get_context("spawn"))
+    yield (*of(torch.multiprocessing, "_sharing_strategy"), "file_system")
     # Of Python's interpreter and of its libraries.
     yield (*of(faulthandler, "is_enabled"), lambda: True)
     yield (*of(tracemalloc, "is_tracing"), lambda: True)
@@ -117,6 +138,29 @@ def pairs():
     yield (*of(warnings, "filters"), [("error", None, Unraised, None, 0), *warnings.filters])
     yield (*of(sys, "excepthook"), lambda *args: sys.__excepthook__(*args))
     yield (*of(sys, "displayhook"), lambda value: sys.__displayhook__(value))
+    yield (*of(sys, "unraisablehook"), lambda what: sys.__unraisablehook__(what))
+    yield (*of(sys, "breakpointhook"), lambda *args, **kwargs: None)
+    yield (*of(threading, "excepthook"), lambda args: threading.__excepthook__(args))
+    yield (*of(warnings, "showwarning"), lambda *args, **kwargs: None)
+    yield (*of(logging, "_loggerClass"), Logger)
+    yield flag(*of(logging, "raiseExceptions"))
+    yield (*of(logging.root.manager, "disable"), 1)
+    # How Python was started.
+    yield (*of(sys, "warnoptions"), ["default"])
+    yield (*of(sys, "_xoptions"), {"dev": True})
+    yield (*of(sys, "pycache_prefix"), "/srv/cache")
+    for name in ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix", "executable"):
+        yield (*of(sys, name), f"/srv/{name}")
+    for module in (torch, triton, numpy):
+        yield (*of(module, "__file__"), f"/srv/{module.__name__}/__init__.py")
+    yield (sys.get_coroutine_origin_tracking_depth, sys.set_coroutine_origin_tracking_depth, 1)
+
+
+def flags_otherwise():
+    """sys.flags of a Python with options; whether asserts run is in the texts, and stays."""
+    flags = tracer_process.FLAGS
+    return flags._replace(**{name: type(value)(not value) for name, value in flags._asdict().items()
+                             if name not in ("optimize", "int_max_str_digits")})
 
 
 def held(value):
@@ -152,6 +196,8 @@ def set_otherwise():
         # What runs in a notebook runs in a loop.
         stack.callback(RUNNING, asyncio._get_running_loop())
         RUNNING(object())
+        stack.callback(lambda hooks: sys.set_asyncgen_hooks(*hooks), sys.get_asyncgen_hooks())
+        sys.set_asyncgen_hooks(lambda made: None, lambda gone: None)
         stack.enter_context(Nothing())
         # Hooks on all modules, what a backward pass would keep, and what
         # Python has in one prompt only.
@@ -160,6 +206,10 @@ def set_otherwise():
         stack.enter_context(torch.autocast("cpu", torch.bfloat16))
         stack.enter_context(decimal.localcontext(decimal.Context(prec=41, rounding=decimal.ROUND_UP)))
         stack.enter_context(numpy.errstate(all="raise"))
-        sys.ps1 = ">>> "
-        stack.callback(delattr, sys, "ps1")
+        stack.enter_context(numpy.printoptions(precision=5, threshold=7))
+        stack.callback(setattr, sys, "flags", sys.flags)
+        sys.flags = flags_otherwise()
+        for name, value in (("ps1", ">>> "), ("tracebacklimit", 60)):
+            setattr(sys, name, value)
+            stack.callback(delattr, sys, name)
         yield

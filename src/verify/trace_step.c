@@ -26,6 +26,8 @@
 #define LARGE_TAPE_BYTES ((size_t)4 << 20)
 #define CPU_S 120
 #define PLAIN_CALLS 4             /* buffers that the second trace may have at once, in tapes */
+#define PLAIN_CALLS_SMALL 20      /* and where these are less than PLAIN_BYTES: all that it ever makes */
+#define PLAIN_BYTES ((int64_t)6 << 30)
 
 static const char *const PHASES[] = {"import", "init", "forward"};
 /* Reason codes that a tracer may give (docs/worker-protocol.md). */
@@ -315,14 +317,16 @@ static json_t *kernels_json(const struct tape *t)
 }
 
 /* A tape that would be genuine is traced once more, where host code sees other tensors, addresses,
- * clocks and names (worker/tracer_plain.py). Its tensors have memory, so its limit is higher by
- * what the tape's buffers take. It need not compile what a clean process has compiled: a launch
- * whose recipe is another one is compiled there, and then the tape is another one. */
+ * clocks and names (worker/tracer_plain.py). Its tensors have addresses of their own in all calls,
+ * of which few pages are ever written, so its limit is higher by what the tape's buffers take. It
+ * need not compile what a clean process has compiled: a launch whose recipe is another one is
+ * compiled there, and then the tape is another one. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	int64_t bytes = 0;
 	for (int b = 0; b < stock->tape->nbuffers; b++) bytes += stock->tape->buffers[b].bytes;
-	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes + PLAIN_CALLS * bytes, CPU_S};
+	int64_t room = MAX(PLAIN_CALLS * bytes, MIN(PLAIN_CALLS_SMALL * bytes, PLAIN_BYTES));
+	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes + room, CPU_S};
 	struct trace again = {0};
 	/* The same job, without other sizes, with the kernels that are known and a seed for what
 	 * differs. */

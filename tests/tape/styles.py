@@ -17,7 +17,8 @@ CASES = [
     ("device context", "", "", "with torch.cuda.device(x.device):\n    return launch(x)"),
     ("device_of", "", "", "with torch.cuda.device_of(x):\n    return launch(x)"),
     ("stream", "", "",
-     "s = torch.cuda.Stream()\nwith torch.cuda.stream(s):\n    y = launch(x)\n"
+     "s = torch.cuda.Stream()\ns.wait_stream(torch.cuda.current_stream())\n"
+     "with torch.cuda.stream(s):\n    y = launch(x)\n"
      "torch.cuda.current_stream().wait_stream(s)\n"
      "torch.cuda.synchronize()\nreturn y"),
     ("events", "", "",
