@@ -10,6 +10,7 @@ import torch
 import oracle
 import oracle_inputs
 import oracle_pack
+import oracle_state
 import oracle_usable
 import wire
 from oracle_reference import Reference, device_mode
@@ -181,7 +182,7 @@ def place(x, domain, index, e):
         return x
     where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))
     flat = x.clone().flatten()
-    whole = flat.view(oracle_inputs.WHOLE[x.element_size()])
+    whole = flat.view(oracle_state.WHOLE[x.element_size()])
     whole[where] = bits.to(whole.dtype)
     if is_float:
         flat = SHARES[domain.kind](torch.where(torch.isfinite(flat), flat, x.flatten()), x, where)

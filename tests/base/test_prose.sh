@@ -126,4 +126,10 @@ printf 'import os\nimport re    # for what it does\n\n\ndef f(x):\n    if x:\n  
 	[ "$(grep -c '^worker/a.py' "$work/planted")" -eq 2 ] && grep -q "^worker/a.py:1: 'os' imported but unused" "$work/planted" &&
 	grep -q "^worker/a.py:7: undefined name 'ValueErorr'" "$work/planted"
 check $? "it names a name of Python's that means nothing and an import that nobody uses, none that says why it is there"
+printf 'import b\n\nb.SET_HERE = 1\nprint(b.HERE, b.SET_HERE, b.SET_THERE, b.f, b.GONE, b.__doc__)\n' >"$work/tree/worker/a.py"
+printf 'HERE = 1\n\n\ndef f():\n    global SET_THERE\n    SET_THERE = GONE = 2\n    return SET_THERE, GONE\n' >"$work/tree/worker/b.py"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && [ "$(grep -c '^worker/[ab].py' "$work/planted")" -eq 1 ] &&
+	grep -q "^worker/a.py:4: module 'b' has no 'GONE'" "$work/planted"
+check $? "it names what a file takes from another that lacks it, and nothing that is there or set"
+rm "$work/tree/worker/a.py" "$work/tree/worker/b.py"
 echo "1..$number"

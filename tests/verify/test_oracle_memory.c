@@ -40,6 +40,8 @@ static void test_outputs_lie_in_their_memory(void **state)
 		{4, 49, -1, -1, "field \"plain\""},
 		{4, 0, 49, -1, "field \"exact\""},
 	};
+	/* Each message with memory of its own: what is refused leaves nothing
+	 * that the next one sees. */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct oracle_trial t = {.given_fd = -1};
 		struct err err = {0};
