@@ -46,14 +46,18 @@ void reference_cache_free(struct reference_cache *c)
 	free(c);
 }
 
-struct sha256_hex reference_key(
-	const char *source, enum verdict_reference_kind kind, const struct runner_device *d, const char *versions)
+struct sha256_hex reference_key(const char *source, const json_t *inputs, enum verdict_reference_kind kind,
+	const struct runner_device *d, const char *versions)
 {
 	char *machine = xasprintf("%s|%s|%s|%d|%d|%d|%d|%lld|%s", TIMING_VERSION, d->name, d->uuid, d->driver, d->clock_khz,
 		d->memory_clock_khz, d->sms, (long long)d->memory_bytes, versions ? versions : "");
 	const char *name = verdict_reference_name(kind);
-	struct slice parts[] = {{source, strlen(source)}, {name, strlen(name)}, {machine, strlen(machine)}};
+	char *shapes = inputs ? json_dumps(inputs, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	const char *drawn = shapes ? shapes : "";
+	struct slice parts[] = {
+		{source, strlen(source)}, {drawn, strlen(drawn)}, {name, strlen(name)}, {machine, strlen(machine)}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
+	free(shapes);
 	free(machine);
 	return key;
 }

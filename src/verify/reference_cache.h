@@ -17,9 +17,11 @@
 struct reference_cache;
 struct reference_cache *reference_cache_create(struct store *store); /* store may be NULL */
 void reference_cache_free(struct reference_cache *c);
-/* source: of the reference at the sizes in question; versions: of torch and what runs it. */
-struct sha256_hex reference_key(
-	const char *source, enum verdict_reference_kind kind, const struct runner_device *device, const char *versions);
+/* source: of the reference at the sizes in question; inputs: what they are there (a variant's job),
+ * since a task may draw sizes that its text does not say, NULL: none; versions: of torch and what
+ * runs it. */
+struct sha256_hex reference_key(const char *source, const json_t *inputs, enum verdict_reference_kind kind,
+	const struct runner_device *device, const char *versions);
 /* What is kept, of a session whose control agrees with now_s (NaN: of any session). */
 bool reference_cache_get(
 	struct reference_cache *c, const struct sha256_hex *key, double now_s, struct verdict_reference *out);

@@ -314,8 +314,9 @@ static int session_run(
 
 static struct sha256_hex key_of(const struct grading *g, int kind)
 {
-	return reference_key(
-		g->oracle->variants[0].source, (enum verdict_reference_kind)kind, &g->on->device, g->s->versions);
+	const struct oracle_variant *stock = &g->oracle->variants[0];
+	return reference_key(stock->source, json_object_get(stock->job, "inputs"), (enum verdict_reference_kind)kind,
+		&g->on->device, g->s->versions);
 }
 
 /* Whether references' times may come from others' sessions. */

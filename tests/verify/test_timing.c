@@ -308,7 +308,8 @@ static void test_references(void **state)
 	snprintf(path, sizeof path, "%s/store", folder);
 	assert_int_equal(store_open(path, &store, &err), 0);
 	struct reference_cache *c = reference_cache_create(store);
-	struct sha256_hex key = reference_key("task", REFERENCE_EAGER, &d, "torch 2");
+	json_t *shapes = json_pack("[{s:[i, i]}]", "shape", 4, 16), *drawn = json_pack("[{s:[i, i]}]", "shape", 4, 17);
+	struct sha256_hex key = reference_key("task", shapes, REFERENCE_EAGER, &d, "torch 2");
 	assert_false(reference_cache_get(c, &key, NAN, &found));
 	reference_cache_put(c, &key, &r, 1e-4);
 	/* From memory, then from the store alone. */
@@ -326,11 +327,16 @@ static void test_references(void **state)
 	snprintf(other.uuid, sizeof other.uuid, "GPU-2");
 	slower.clock_khz = 1200000;
 	newer.driver = 13010;
-	const struct sha256_hex keys[] = {reference_key("task ", REFERENCE_EAGER, &d, "torch 2"),
-		reference_key("task", REFERENCE_TF32, &d, "torch 2"), reference_key("task", REFERENCE_EAGER, &other, "torch 2"),
-		reference_key("task", REFERENCE_EAGER, &slower, "torch 2"),
-		reference_key("task", REFERENCE_EAGER, &newer, "torch 2"),
-		reference_key("task", REFERENCE_EAGER, &d, "torch 3")};
+	const struct sha256_hex keys[] = {reference_key("task ", shapes, REFERENCE_EAGER, &d, "torch 2"),
+		reference_key("task", drawn, REFERENCE_EAGER, &d, "torch 2"),
+		reference_key("task", NULL, REFERENCE_EAGER, &d, "torch 2"),
+		reference_key("task", shapes, REFERENCE_TF32, &d, "torch 2"),
+		reference_key("task", shapes, REFERENCE_EAGER, &other, "torch 2"),
+		reference_key("task", shapes, REFERENCE_EAGER, &slower, "torch 2"),
+		reference_key("task", shapes, REFERENCE_EAGER, &newer, "torch 2"),
+		reference_key("task", shapes, REFERENCE_EAGER, &d, "torch 3")};
+	json_decref(shapes);
+	json_decref(drawn);
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) assert_false(reference_cache_get(c, &keys[i], NAN, &found));
 	assert_true(reference_agrees(1.009e-4, 1e-4) && reference_agrees(0.991e-4, 1e-4));
 	assert_false(reference_agrees(1.011e-4, 1e-4) || reference_agrees(0.989e-4, 1e-4) || reference_agrees(NAN, 1e-4));
