@@ -214,6 +214,34 @@ static void test_causes(void **state)
 	assert_int_equal(failed, 0);
 }
 
+/* Sizes in place of those at which Triton refuses a block have their trials on the GPU as well: as
+ * many, with the same errors. */
+static void test_blocks(void **state)
+{
+	static const char *const names[] = {"softmax_row_as_one_block", "rmsnorm_width_as_one_block"};
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		char *task_path = xasprintf("tests/known_good/%s/task.py", names[i]),
+			 *path = xasprintf("tests/known_good/%s/candidate.py", names[i]);
+		struct task_set tasks = {0};
+		struct str source = {0};
+		struct verdict d;
+		struct err err = {0};
+		int64_t id;
+		if (task_set_load(task_path, &tasks, &err) || file_read(path, 1 << 16, &source, &err)) fail_msg("%s", err.text);
+		struct verify_request r = {.task = &tasks.tasks[0], .source = source.data, .source_len = source.len};
+		if (verifier_submit(plain, &r, &err) || verifier_collect(plain, COLLECT_MS, &id, &d, &err))
+			fail_msg("%s", err.text);
+		if (d.class != VERDICT_GENUINE || d.device.trials != d.trials || d.device.disagreements ||
+			d.device.error_max != d.error_max)
+			fail_msg("%s: %s: %s; %d of %d trials, errors %g and %g", names[i], d.reason, d.detail, d.device.trials,
+				d.trials, d.device.error_max, d.error_max);
+		task_set_release(&tasks);
+		str_release(&source);
+		free(task_path);
+		free(path);
+	}
+}
+
 /* An ordinary answer runs under no tool, a final best under all three, and each has its own
  * place among known ones. */
 static void test_final(void **state)
@@ -554,6 +582,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_causes),
+		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_profile),
 		cmocka_unit_test(test_profiles_take_turns),
 		cmocka_unit_test(test_choices),
