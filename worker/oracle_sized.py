@@ -12,6 +12,7 @@ import torch
 import oracle
 import oracle_inputs
 import oracle_size
+import oracle_usable
 import wire
 from oracle_reference import Reference, device_mode
 
@@ -191,7 +192,7 @@ def trial_of(variant, seed, kinds):
     with; None."""
     for distribution, positive in kinds:
         r = oracle.run_trial(variant, {"seed": seed, "distribution": distribution, "parameters": "random"}, positive, 0)
-        if oracle.is_finite(r, variant.usual) and oracle.is_exact(r):
+        if oracle_usable.is_finite(r, variant.usual) and oracle_usable.is_exact(r):
             return oracle.trial_name(distribution, positive, 0), r
     return None
 

@@ -545,7 +545,7 @@ static void two_processes_end_as_one(void **state)
 	close(fd);
 }
 
-/* The process that works is the child of the one that was started; -1: there is none. */
+/* The process that works is the one child of the one that was started. */
 static pid_t child_of(pid_t parent)
 {
 	char *path = xasprintf("/proc/%d/task/%d/children", (int)parent, (int)parent);
