@@ -1,19 +1,20 @@
 #!/bin/bash
 # The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: a model
 # that was trained on few verified and more unverified pairs (tools/demo_pairs.sh made it),
-# reinforcement learning of the frontend with the real verifier and a fit of what it found, a
-# mid-end with an adapter of its own (fitted on its pairs, then a short reinforcement), held-out
-# results before and after each, a report.
+# reinforcement learning of the frontend with the real verifier and a fit of what it found, both
+# beside the verified pairs, a mid-end with an adapter of its own (fitted on its pairs, then a short
+# reinforcement), held-out results before and after each, a report.
 #
 # usage: tools/demo.sh [--dir DIR] [--rl S] [--fit SHARE] [--midend S] [--tasks N] 
 #                      [--midend_tasks N] [--seed N] [--control S]
 #        seconds of training (of the mid-end two thirds are its fit), tasks per evaluation; fit: the
-#        share of --rl's seconds in which the run's own genuine answers are fitted at the end
-#        (docs/training.md, What to run), 0 for none; control: also trains the start on its pairs
-#        for S seconds more, to compare with (off)
+#        share of --rl's seconds in which the run's own genuine answers and the verified pairs are
+#        fitted at the end (docs/training.md, What to run), 0 for none; control: also trains the
+#        start for S seconds more on all of its pairs, and on the verified ones alone, to compare
+#        with (off)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-hone=${HONE:-build/release/hone} dir=build/demo rl=300 fit=0.12 midend=180 tasks=200 midend_tasks=40 seed=1 control=0
+hone=${HONE:-build/release/hone} dir=build/demo rl=300 fit=0.25 midend=180 tasks=200 midend_tasks=40 seed=1 control=0
 while [ $# -gt 0 ]; do
 	case $1 in
 	--dir) dir=$2 ;; --rl) rl=$2 ;; --fit) fit=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;;
@@ -42,24 +43,30 @@ evaluate frontend-start $data/start "${front[@]}"
 fit_s=$(awk "BEGIN {print $rl * $fit}") policy_s=$(awk "BEGIN {print $rl * (1 - $fit)}") after=$dir/rl-frontend/final
 say "frontend, reinforcement learning, $policy_s s"
 $hone rl --recipe $data/rl-frontend.yaml --model $data/start --tasks $data/tasks.jsonl.gz --seed "$seed" \
-	--output_dir "$dir/rl-frontend" --store "$dir/hone.db" --max_seconds "$policy_s"
+	--output_dir "$dir/rl-frontend" --store "$dir/hone.db" --max_seconds "$policy_s" --replay_pairs $data/pairs.jsonl.gz
 if [ "$fit_s" != 0 ]; then
-	say "frontend, the run's own genuine answers fitted on top, $fit_s s"
-	$hone distill --recipe $data/fit.yaml --from "$dir/hone.db" --model "$after" --tasks $data/tasks.jsonl.gz --seed "$seed" \
+	say "frontend, the run's own genuine answers and the verified pairs fitted on top, $fit_s s"
+	$hone distill --recipe $data/fit.yaml --from "$dir/hone.db" --pairs $data/pairs.jsonl.gz --model "$after" --tasks $data/tasks.jsonl.gz --seed "$seed" \
 		--output_dir "$dir/fit" --max_seconds "$fit_s"
 	after=$dir/fit/final
 fi
 say "frontend, after"
 evaluate frontend-rl "$after" "${front[@]}" --compare "$dir/frontend-start.jsonl"
 names=(frontend-start frontend-rl)
+# continued NAME PAIRS : the start, trained on PAIRS for the control's seconds, and how RL compares
+continued() {
+	local name=$1 pairs=$2
+	say "$name: the start, trained on $pairs for $control s more"
+	$hone sft --recipe $data/sft.yaml --model $data/start --data "$pairs" --learning_rate 5e-4 --eval_steps 0 --max_steps 0 --seed "$seed" \
+		--output_dir "$dir/$name" --max_seconds "$control"
+	evaluate "$name" "$dir/$name/final" "${front[@]}" --compare "$dir/frontend-start.jsonl"
+	evaluate "frontend-rl-$name" "$after" "${front[@]}" --compare "$dir/$name.jsonl"
+	names+=("$name" "frontend-rl-$name")
+}
 if [ "$control" -gt 0 ]; then
-	say "control: the start, trained on its pairs for $control s more"
 	cat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$dir/pairs.jsonl.gz"   # gzip members simply follow one another
-	$hone sft --recipe $data/sft.yaml --model $data/start --data "$dir/pairs.jsonl.gz" --learning_rate 5e-4 --eval_steps 0 --max_steps 0 --seed "$seed" \
-		--output_dir "$dir/control" --max_seconds "$control"
-	evaluate control "$dir/control/final" "${front[@]}" --compare "$dir/frontend-start.jsonl"
-	evaluate frontend-rl-control "$after" "${front[@]}" --compare "$dir/control.jsonl"
-	names+=(control frontend-rl-control)
+	continued control "$dir/pairs.jsonl.gz"
+	continued control-verified $data/pairs.jsonl.gz
 fi
 if [ "$midend" -gt 0 ]; then
 	say "mid-end: an adapter on the same model, fitted on its pairs for $((midend - midend / 3)) s"

@@ -34,8 +34,9 @@ def path_of(points, count, top, colour, width):
 
 
 BARS = {"start": ("#b9c0c7", "start"), "control": ("#8fa7bf", "its pairs continued"),
-        "top": ("#d08a2e", "fit of own samples"), "verified": ("#a0729a", "verified pairs alone"),
-        "expert": ("#7f9f5f", "expert iteration"), "online": ("#2f6f9f", "online RL")}
+        "top": ("#d08a2e", "fit of own samples"), "pairs": ("#a0729a", "verified pairs alone"),
+        "expert": ("#7f9f5f", "expert iteration"), "online": ("#2f6f9f", "online RL"),
+        "refit": ("#7f9f5f", "online RL, no pairs"), "keep": ("#2f6f9f", "online RL, verified pairs kept")}
 
 
 def greedy(path):

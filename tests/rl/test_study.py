@@ -286,8 +286,10 @@ def test_winning_arm():
     fit, final = recipe("recipes/study/s2-fit.yaml"), recipe("recipes/demo/fit.yaml")
     check("its fit at the end is the arm's", len(fit) > 8 and {k: final.get(k) for k in fit} == fit, (fit, final))
     script = open("tools/demo.sh").read()
-    check("for 12 % of the time, on top of where reinforcement learning ended",
-          " fit=0.12 " in script and "distill --recipe $data/fit.yaml" in script and "1 - $fit" in script, script)
+    check("for a quarter of the time, on top of where reinforcement learning ended",
+          " fit=0.25 " in script and "distill --recipe $data/fit.yaml" in script and "1 - $fit" in script, script)
+    check("both beside the verified pairs", "--replay_pairs $data/pairs.jsonl.gz" in script
+          and "--pairs $data/pairs.jsonl.gz --model" in script, script)
     agents, midend = recipe("recipes/agents/frontend.yaml"), recipe("recipes/agents/midend.yaml")
     keys = ("prompt_selection", "loss_type", "lr_scheduler_type", "warmup_steps", "replay_updates", "replay_batch_size")
     check("the frontend of the pipeline replays its answers as the arm does, the mid-end none",
