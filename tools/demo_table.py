@@ -22,9 +22,10 @@ def row(directory, name):
 
 def main(directory, *names):
     rows = [row(directory, name) for name in names]
-    print(f"{'model':20} greedy pass@1  tasks    speedup  difference, 95 % interval over structures")
+    width = max(20, *map(len, names))
+    print(f"{'model':{width}} greedy pass@1  tasks    speedup  difference, 95 % interval over structures")
     for (name, rate, tasks, speedup, difference), _ in rows:
-        print(f"{name:20} {rate:13.3f} {tasks:6} {speedup:10.3f}  {difference}".rstrip())
+        print(f"{name:{width}} {rate:13.3f} {tasks:6} {speedup:10.3f}  {difference}".rstrip())
     for (name, *_), gain in rows:
         if gain:
             print(f"{name}: the kernels given are x{gain['speedup_geomean']:.3f} as fast, "
