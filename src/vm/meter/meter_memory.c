@@ -220,8 +220,10 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 {
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct vm_meter *m = c->meter;
-	struct access a = {
-		address, mask, n, size, is_store, !plan->is_async && plan->kind != PLAN_ATOMIC, vm_cost_row(c, in)};
+	/* A volatile load looks beyond L1, whatever is there. */
+	bool is_volatile = in->op == OP_LOAD && (in->imm[3] & ORDER_VOLATILE);
+	bool is_cached = !plan->is_async && plan->kind != PLAN_ATOMIC && !is_volatile;
+	struct access a = {address, mask, n, size, is_store, is_cached, vm_cost_row(c, in)};
 	int64_t before = a.cost->requests, active = 0;
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
