@@ -22,7 +22,7 @@
 
 #define LOOKS_MAX ((int64_t)1 << 21)        /* atomics and volatile loads of a launch */
 #define WORK_MAX ((int64_t)1 << 32)         /* element operations */
-#define BYTES_MAX ((size_t)1 << 30)         /* of all residents' blocks */
+#define BYTES_MAX ((size_t)1 << 29)         /* of all residents' blocks */
 #define CLOCK_EVERY 1024                    /* looks between two looks at the real clock */
 
 struct resident {

@@ -437,6 +437,20 @@ static void kept_restore(const struct vm_launch_options *o, struct kept *kept)
 	free(kept->origin);
 }
 
+/* What it takes beside blocks: buffers twice, with maps of them, and of each resident program its
+ * values, counts and cache. */
+#define CLOCK_BYTES_MAX 768e6
+static double clock_bytes(const struct launch *l, int64_t resident)
+{
+	const struct vm_launch_options *o = l->o;
+	double bytes = 0, each = 2e4;
+	for (int i = 0; i < o->nbuffers; i++) bytes += 2.1 * (double)o->buffers[i].bytes;
+	each += (double)l->p->nvalues * (sizeof(struct vm_value) + sizeof(struct when));
+	each += (double)l->p->nlines * sizeof(struct vm_cost) + (double)l->p->ninstrs;
+	each += o->compiled ? (double)o->compiled->l1_bytes / 2 : 0;
+	return bytes + each * (double)resident;
+}
+
 /* The same launch in front of the one that counts, for its time alone: nothing is looked for, and
  * memory is then as it was. It may take half of the time that there is. -1:
  * its time is not known. */
@@ -453,10 +467,11 @@ static int64_t clock_cycles(const struct launch *of, int64_t programs)
 	uint64_t now = clock_ns();
 	struct vm_clock clock = {.programs = programs};
 	if (o.deadline_ns) clock.deadline_ns = o.deadline_ns = now + (MAX(o.deadline_ns, now) - now) / 2;
-	int64_t resident = o.compiled && o.compiled->resident ? o.compiled->resident : RESIDENT_DEFAULT;
+	int64_t resident = MIN(programs, o.compiled && o.compiled->resident ? o.compiled->resident : RESIDENT_DEFAULT);
+	if (clock_bytes(of, resident) > CLOCK_BYTES_MAX) return -1;
 	struct kept kept;
 	kept_make(&o, &kept);
-	launch_begin(&l, (int)MIN(programs, resident));
+	launch_begin(&l, (int)resident);
 	for (int t = 0; t < l.threads; t++) ctx_of(&l, t);
 	bool is_known = vm_clock_run(&clock, l.p, l.ctx, l.threads);
 	l.memory.by_index = NULL; /* the caller's */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 static int32_t data[3][4096];
+static int64_t resident = 132 * 32; /* programs of the next launches */
 
 /* What the launch counts; buffer c begins as zeros, and a is 1, 2, 3, ... */
 static struct vm_cost count(const char *body, uint32_t grid, int64_t n)
@@ -17,7 +18,7 @@ static struct vm_cost count(const char *body, uint32_t grid, int64_t n)
 		data[1][i] = data[2][i] = 0;
 	}
 	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"), body, data, sizeof data[0], sizeof data[0], n);
-	struct vm_compiled one_warp = {.binary = vm_binary_default(1), .resident = 132 * 32};
+	struct vm_compiled one_warp = {.binary = vm_binary_default(1), .resident = resident};
 	struct vm_launch_options o = {.grid = {grid, 1, 1},
 		.args = b.args,
 		.nargs = 4,
@@ -167,6 +168,13 @@ static void test_too_long(void **state)
 	struct vm_cost c = count(body, 256, 1);
 	assert_int_equal(c.untimed[VM_UNTIMED_ORDER], 1);
 	assert_non_null(strstr(vm_cost_untimed(&c), "wait for each other"));
+	/* So have waits of more programs than there is memory for at once; and one program alone waits for
+	 * nobody. */
+	body = NUMBERS UNTIL_NOT(CAS("seen", "%c", "%zero", "%one"), "%one") RMW("_", "exch", "%c", "%zero");
+	resident = 1 << 20;
+	assert_int_equal(count(body, 65535, 1).untimed[VM_UNTIMED_ORDER], 1);
+	assert_int_equal(count(body, 1, 1).untimed[VM_UNTIMED_ORDER], 0);
+	resident = 132 * 32;
 }
 
 /* ---- assembly ---- */
