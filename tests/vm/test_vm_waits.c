@@ -168,8 +168,8 @@ static void test_too_long(void **state)
 	struct vm_cost c = count(body, 256, 1);
 	assert_int_equal(c.untimed[VM_UNTIMED_ORDER], 1);
 	assert_non_null(strstr(vm_cost_untimed(&c), "wait for each other"));
-	/* So have waits of more programs than there is memory for at once; and one program alone waits for
-	 * nobody. */
+	/* So have waits of more programs than there is memory for at once; and one program
+	 * alone waits for nobody. */
 	body = NUMBERS UNTIL_NOT(CAS("seen", "%c", "%zero", "%one"), "%one") RMW("_", "exch", "%c", "%zero");
 	resident = 1 << 20;
 	assert_int_equal(count(body, 65535, 1).untimed[VM_UNTIMED_ORDER], 1);
@@ -293,6 +293,22 @@ static void test_histogram(void **state)
 	assert_int_equal(many.special_instrs - few.special_instrs, 4 * (128 - 1));
 }
 
+/* What a gather reads it reads as often as lanes meet in a bank. */
+static void test_banks(void **state)
+{
+#define GATHER(index) BLOCK "%c32 = arith.constant dense<32> : tensor<128xi32>\n" \
+	"%c127 = arith.constant dense<127> : tensor<128xi32>\n" index \
+	"%w = tt.gather %v[%x] {axis = 0 : i32} : (tensor<128xf32>, tensor<128xi32>) -> tensor<128xf32>\n" STORED
+	int64_t same = count(GATHER("%x = arith.subi %c32, %c32 : tensor<128xi32>\n"), 1, 1).shared_bytes;
+	int64_t apart = count(GATHER("%x = arith.ori %i, %i : tensor<128xi32>\n"), 1, 1).shared_bytes;
+	assert_int_equal(same, apart);
+	/* Places 32 apart are one bank's: four of them here, each for as many lanes. */
+	int64_t met = count(
+		GATHER("%m = arith.muli %i, %c32 : tensor<128xi32>\n%x = arith.andi %m, %c127 : tensor<128xi32>\n"), 1, 1)
+					  .shared_bytes;
+	assert_int_equal(met - apart, 4 * 3 * 128);
+}
+
 /* ---- fp64 ---- */
 
 #define WIDE(body) BLOCK "%d = arith.extf %v : tensor<128xf32> to tensor<128xf64>\n" body \
@@ -365,6 +381,7 @@ int main(void)
 		cmocka_unit_test(test_assembly_is_long),
 		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_histogram),
+		cmocka_unit_test(test_banks),
 		cmocka_unit_test(test_wide),
 		cmocka_unit_test(test_scalars),
 		cmocka_unit_test(test_print),

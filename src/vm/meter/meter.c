@@ -221,15 +221,17 @@ static void histogram_work(struct vm_ctx *c, const struct vm_instr *in, struct w
 	w->is_fence = true;
 }
 
-/* tl.gather: elements go to shared memory and are read there, each from wherever its index says. */
+/* tl.gather: elements go to shared memory and are read there, each from wherever its index says: as
+ * often as lanes meet in a bank, if 32 neighbours are a warp's. */
 static void gather_work(struct vm_ctx *c, const struct vm_instr *in, struct work *w)
 {
 	double n = (double)elements_of(c, vm_dst(c, in, 0)), from = (double)elements_of(c, vm_src(c, in, 0));
 	double each = ceil(n / (32.0 * c->meter->plans->warps)), size = (double)elem_bytes((enum elem)in->result_elem);
 	w->alu = 2 * each;
 	w->other = 2 * each;
-	w->shared = (int64_t)((n + from) * size);
-	w->latency = BARRIER_CYCLES + 2 * L1_CYCLES;
+	w->shared = (int64_t)(from * size) + c->meter->bank_turns * SHARED_CYCLE_BYTES;
+	w->latency = BARRIER_CYCLES + 2 * L1_CYCLES + (double)c->meter->bank_turns;
+	c->meter->bank_turns = 0;
 	w->is_fence = true;
 }
 

@@ -100,8 +100,9 @@ struct vm_meter {
 	struct when clock;  /* next instruction in order */
 	struct when fence;  /* loads do not move above it */
 	int jumps;
-	bool has_stored; /* since the last release */
-	bool missed;     /* of the current instruction's loads */
+	bool has_stored;    /* since the last release */
+	int64_t bank_turns; /* of shared memory, for what the current instruction reads there */
+	bool missed;        /* of the current instruction's loads */
 	int64_t requests;
 	uint64_t program; /* number of the program, from 1: entries of other programs are not there */
 	size_t l1_sets;
@@ -178,6 +179,8 @@ void vm_cost_lane(struct vm_ctx *c);
 void vm_cost_lanes_end(struct vm_ctx *c);
 void vm_cost_atomic(
 	struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n);
+/* So many lanes of a warp read shared memory at once, at these bytes. */
+void vm_cost_banks(struct vm_ctx *c, const int64_t *bytes, int n, size_t size);
 /* Adds what only the whole launch shows: contention and paths of one thread's meter. */
 void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
 /* L2 traffic. l2_loads: sectors by buffer index; footprint: bytes read of each buffer index. */

@@ -243,6 +243,24 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 	return plan->joined > (int)size && plan->lanes ? check_joined(c, in, plan, address, mask, n, size) : 0;
 }
 
+/* A bank gives one word of 4 bytes a turn, to all lanes that want that one. */
+#define BANKS 32
+void vm_cost_banks(struct vm_ctx *c, const int64_t *bytes, int n, size_t size)
+{
+	int64_t words[3 * LANES];
+	int turns[BANKS] = {0}, count = 0, most = 0;
+	for (int i = 0; i < n; i++)
+		for (int64_t w = bytes[i] / 4; w <= (bytes[i] + (int64_t)size - 1) / 4; w++) {
+			bool is_new = true;
+			for (int k = 0; k < count && is_new; k++) is_new = words[k] != w;
+			if (!is_new) continue;
+			words[count++] = w;
+			turns[w % BANKS]++;
+			most = MAX(most, turns[w % BANKS]);
+		}
+	c->meter->bank_turns += most;
+}
+
 /* Called on one thread: a launch with atomics runs its programs in order. */
 void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n)
 {
