@@ -285,7 +285,8 @@ static void print_cost(const struct verdict *v)
 			v->cost_s * 1e6, v->eager_cost_s * 1e6, v->speedup_eager, v->fused_cost_s * 1e6, v->speedup_fused,
 			v->launches, plural(v->launches, "launch", "launches"), (long long)v->programs,
 			plural(v->programs, "program", "programs"), (long long)v->bytes, plural(v->bytes, "byte", "bytes"));
-	if (v->not_predicted[0]) printf("  no time is predicted at %s: %s\n", v->cost_size, v->not_predicted);
+	if (v->not_predicted[0])
+		printf("  no time is predicted%s%s: %s\n", v->cost_size[0] ? " at " : "", v->cost_size, v->not_predicted);
 	else if (v->cost_size[0])
 		printf("  times at sizes %s; sampled programs: standard error %.2g %%\n", v->cost_size, 100 * v->cost_error);
 }

@@ -24,6 +24,15 @@ enum vm_dot {
 	VM_DOT_COUNT
 };
 
+/* What a launch may do of which nobody can tell how long it takes. */
+#define VM_UNTIMED_TABLE(X) \
+	X(SLEEP, "it sleeps for a time that only the data tells") \
+	X(PRINT, "it prints") \
+	X(ORDER, "its programs wait for each other, and how long was too much to find out")
+#define X(id, why) VM_UNTIMED_##id,
+enum vm_untimed { VM_UNTIMED_TABLE(X) VM_UNTIMED_COUNT };
+#undef X
+
 /* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
  * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
  * is the block's layout (layouts below), by default a row-major one with up to 16 bytes a lane. */
@@ -47,24 +56,30 @@ struct vm_cost {
 	int64_t int_ops;      /* on integer blocks whose elements are computed; index arithmetic that folds is free */
 	int64_t dot_by[VM_DOT_COUNT]; /* dot_flops by the unit that runs them */
 	int64_t fma_instrs;
+	int64_t f64_instrs; /* on the pipes of fp64; each is two of fma_instrs besides */
 	int64_t alu_instrs;
 	int64_t special_instrs;
-	int64_t other_instrs;    /* loads, stores, shuffles, jumps: the issue slots alone */
-	int64_t footprint_read;  /* of footprint_bytes: read */
-	int64_t requests;        /* loads, stores and atomics of a warp */
-	int64_t load_lines;      /* 128-byte lines that loads touch */
-	int64_t store_lines;     /* and stores */
-	int64_t missed_lines;    /* of load_lines: those that L1 does not hold whole */
-	int64_t l2_sectors;      /* of the sectors, those that an SM's L1 does not hold */
-	int64_t shared_bytes;    /* through shared memory: changes of layout, operands of tl.dot, reductions */
-	int64_t tensor_cycles;   /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
-	int64_t atomic_hot;      /* warps' atomics on the 32 bytes that have most of them */
-	int64_t steps;           /* vm instructions that ran */
-	int64_t steps_once;      /* that would have, if every program ran each of its kernel's once: tells of loops */
-	int64_t path_cycles;     /* of all programs together: dependent instructions one after another */
-	int64_t path_trips;      /* loads from L2 or beyond among them */
-	int64_t path_cycles_max; /* path_cycles of the longest program */
+	int64_t other_instrs;   /* loads, stores, shuffles, jumps: the issue slots alone */
+	int64_t footprint_read; /* of footprint_bytes: read */
+	int64_t requests;       /* loads, stores and atomics of a warp */
+	int64_t load_lines;     /* 128-byte lines that loads touch */
+	int64_t store_lines;    /* and stores */
+	int64_t missed_lines;   /* of load_lines: those that L1 does not hold whole */
+	int64_t l2_sectors;     /* of the sectors, those that an SM's L1 does not hold */
+	int64_t shared_bytes;   /* through shared memory: changes of layout, operands of tl.dot, reductions */
+	int64_t tensor_cycles;  /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
+	int64_t atomic_hot;     /* warps' atomics on the 32 bytes that have most of them */
+	int64_t steps;          /* vm instructions that ran */
+	int64_t steps_once;     /* that would have, if every program ran each of its kernel's once: tells of loops */
+	int64_t path_cycles;    /* of all programs together: dependent instructions one after another */
+	int64_t path_trips;     /* loads from L2 or beyond among them */
+	/* Of the longest program; where programs may wait for each other, or share out work as they go:
+	 * from the launch's start to the end of the last one. */
+	int64_t path_cycles_max;
+	int64_t untimed[VM_UNTIMED_COUNT]; /* how often it did that; any: what is predicted is too little */
 };
+/* Why no time can be told from such counts; NULL: one can. */
+const char *vm_cost_untimed(const struct vm_cost *c);
 
 struct vm_line_cost {
 	int line; /* in the kernel's file */
@@ -134,6 +149,7 @@ struct vm_compiled {
 	struct vm_binary binary;
 	struct vm_layouts *layouts; /* NULL: blocks are row-major, 16 bytes a lane */
 	int64_t l1_bytes;           /* what one resident program has of an SM's L1 */
+	int64_t resident;           /* programs that the whole GPU holds at once */
 	int njoined;
 	struct vm_joined *joined; /* heap */
 };

@@ -63,6 +63,7 @@ int vm_compiled_create(const json_t *result, const struct vm_gpu *gpu, struct vm
 	struct vm_compiled *c = xcalloc(1, sizeof *c);
 	c->binary = vm_binary_of(result);
 	c->l1_bytes = vm_cost_l1_bytes(&c->binary, gpu);
+	c->resident = gpu->sms * MAX(vm_gpu_fit(gpu, c->binary.warps, c->binary.registers, c->binary.shared_bytes), 1);
 	int rc = json_is_string(ttgir)
 		? vm_layouts_create(json_string_value(ttgir), json_string_length(ttgir), &c->layouts, err)
 		: 0;

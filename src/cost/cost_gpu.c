@@ -94,6 +94,16 @@ json_t *vm_gpu_json(const struct vm_gpu *c)
 		"threads", c->threads);
 }
 
+const char *vm_cost_untimed(const struct vm_cost *c)
+{
+#define X(id, why) why,
+	static const char *const whys[VM_UNTIMED_COUNT] = {VM_UNTIMED_TABLE(X)};
+#undef X
+	for (int i = 0; i < VM_UNTIMED_COUNT; i++)
+		if (c->untimed[i]) return whys[i];
+	return NULL;
+}
+
 const char *vm_limit_name(enum vm_limit l)
 {
 	static const char *const names[VM_LIMIT_COUNT] = {[VM_LIMIT_LAUNCH] = "launch",
@@ -146,7 +156,8 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 	double fma = (double)c->fma_instrs, alu = (double)c->alu_instrs, special = (double)c->special_instrs,
 		   other = (double)c->other_instrs;
 	e->part_s[VM_LIMIT_ISSUE] = cycles *
-		fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32);
+		fmax(fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32),
+			(double)c->f64_instrs * warp / g->fp64);
 	e->part_s[VM_LIMIT_SPECIAL] = cycles * special * warp / g->special;
 	double lines = (double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines +
 		STORE_LINE_CYCLES * (double)c->store_lines + spill / 128;

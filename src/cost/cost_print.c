@@ -9,37 +9,15 @@ struct field {
 };
 #define FIELD(f) {#f, offsetof(struct vm_cost, f)}
 static const struct field fields[] = {
-	FIELD(programs),
-	FIELD(load_bytes),
-	FIELD(store_bytes),
-	FIELD(load_sectors),
-	FIELD(store_sectors),
-	FIELD(l2_sectors),
-	FIELD(footprint_bytes),
-	FIELD(requests),
-	FIELD(load_lines),
-	FIELD(store_lines),
-	FIELD(missed_lines),
-	FIELD(footprint_read),
-	FIELD(flops),
-	FIELD(flops_half),
-	FIELD(flops_double),
-	FIELD(int_ops),
-	FIELD(special),
-	FIELD(dot_flops),
-	FIELD(fma_instrs),
-	FIELD(alu_instrs),
-	FIELD(special_instrs),
-	FIELD(other_instrs),
-	FIELD(tensor_cycles),
-	FIELD(shared_bytes),
-	FIELD(atomics),
-	FIELD(atomic_hot),
-	FIELD(steps),
-	FIELD(steps_once),
-	FIELD(path_cycles),
-	FIELD(path_trips),
-	FIELD(path_cycles_max),
+	FIELD(programs), FIELD(load_bytes), FIELD(store_bytes), FIELD(load_sectors), FIELD(store_sectors),
+	FIELD(l2_sectors), FIELD(footprint_bytes), FIELD(requests), FIELD(load_lines), FIELD(store_lines),
+	FIELD(missed_lines), FIELD(footprint_read), FIELD(flops), FIELD(flops_half), FIELD(flops_double), FIELD(int_ops),
+	FIELD(special), FIELD(dot_flops), FIELD(fma_instrs), FIELD(f64_instrs), FIELD(alu_instrs), FIELD(special_instrs),
+	FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot), FIELD(steps),
+	FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips), FIELD(path_cycles_max),
+#define X(id, why) {"untimed_" #id, offsetof(struct vm_cost, untimed[VM_UNTIMED_##id])},
+	VM_UNTIMED_TABLE(X)
+#undef X
 };
 static const char *const dot_units[VM_DOT_COUNT] = {[VM_DOT_FMA] = "the fp32 or fp64 pipes: no tensor cores",
 	[VM_DOT_TF32] = "tensor cores (tf32)",
@@ -112,8 +90,11 @@ json_t *vm_cost_json(const char *kernel, const struct vm_launch_cost *r, const s
 	json_t *resources = json_pack("{s:i, s:i, s:i, s:I, s:I}", "warps", b->warps, "registers", b->registers,
 		"stack_bytes", b->stack_bytes, "local_bytes", (json_int_t)b->local_bytes, "shared_bytes",
 		(json_int_t)b->shared_bytes);
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kernel", kernel, "counts", vm_counts_json(&r->cost), "resources",
-		resources, "lines", lines, "predicted", vm_predicted_json(&r->cost, b));
+	const char *why = vm_cost_untimed(&r->cost);
+	json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:o}", "kernel", kernel, "counts", vm_counts_json(&r->cost),
+		"resources", resources, "lines", lines, "predicted", vm_predicted_json(&r->cost, b));
+	if (why) json_object_set_new(o, "not_predicted", json_string(why));
+	return o;
 }
 
 /* 1234567 as "1.23 M". */
@@ -161,7 +142,9 @@ void vm_cost_table(struct str *out, const char *kernel, const struct vm_launch_c
 	const struct vm_cost *c = &r->cost;
 	char t[4][24];
 	/* Time and what limits it; what the SMs hold; bytes; products; the other GPUs; lines. */
+	const char *why = vm_cost_untimed(c);
 	str_printf(out, "%s: %.2f us on %s, limited by %s\n", kernel, e.time_s * 1e6, gpu->name, vm_limit_name(e.limit));
+	if (why) str_printf(out, "  no time is predicted: %s; what is said here is too little\n", why);
 	str_printf(out, "  programs %lld of %d %s, %d registers, %lld bytes of shared memory, %d bytes of stack; ",
 		(long long)c->programs, b->warps, plural(b->warps, "warp", "warps"), b->registers, (long long)b->shared_bytes,
 		b->stack_bytes);

@@ -75,6 +75,8 @@ int attempt_fault_end(struct grading *g, const struct runner_fault *f, const str
 int attempt_judge(struct grading *g, const struct attempt *a, const struct attempt_result *r);
 /* What the counts of a replay or a price make of the record, beside a reference's
  * {"eager", "fused"}. A trial that is cheaper than one before it leaves the record as it
- * is: the dearest counts. */
+ * is: the dearest counts. Where some launch did what no time can be told of, there is no time. */
 void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
+/* The record has no times, and says why. */
+void cost_none(struct grading *g, const char *why);
 #endif

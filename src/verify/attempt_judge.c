@@ -107,13 +107,28 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 	return GRADE_ON;
 }
 
+void cost_none(struct grading *g, const char *text)
+{
+	struct verdict *v = g->v;
+	snprintf(v->not_predicted, sizeof v->not_predicted, "%s", text);
+	text_make_printable(v->not_predicted);
+	v->cost_s = v->eager_cost_s = v->fused_cost_s = v->speedup_eager = v->speedup_fused = v->cost_error = NAN;
+	v->launches = v->nlines = 0;
+	v->programs = v->bytes = v->sectors = v->flops = 0;
+	v->limit[0] = 0;
+}
+
 void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r)
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
 	/* Of several trials the dearest counts. */
 	double error, cost = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &error);
-	if (cost <= v->cost_s) return;
+	for (int i = 0; i < r->ncosts && !v->not_predicted[0]; i++) {
+		const char *why = vm_cost_untimed(&r->costs[i].counts);
+		if (why) cost_none(g, why);
+	}
+	if (v->not_predicted[0] || cost <= v->cost_s) return;
 	v->cost_s = cost;
 	v->cost_error = error;
 	snprintf(v->limit, sizeof v->limit, "%s", cost_candidate_limit(r->costs, r->ncosts, g->compiled, &g->s->gpu));

@@ -69,17 +69,6 @@ static int found_verdict(struct finding *f, const struct verdict *said)
 	return 1;
 }
 
-static void not_predicted(struct grading *g, const char *text)
-{
-	struct verdict *v = g->v;
-	snprintf(v->not_predicted, sizeof v->not_predicted, "%s", text);
-	text_make_printable(v->not_predicted);
-	v->cost_s = v->eager_cost_s = v->fused_cost_s = v->speedup_eager = v->speedup_fused = v->cost_error = NAN;
-	v->launches = v->nlines = 0;
-	v->programs = v->bytes = v->sectors = v->flops = 0;
-	v->limit[0] = 0;
-}
-
 /* ---- the same program at another size ---- */
 
 /* Behind a line of an IR text that is no part of its program but for numbers: a place in the
@@ -467,7 +456,7 @@ static int stock_look(struct grading *g, struct stock_job *job, const struct tra
  * only leaves no price. */
 static int finding_end(struct grading *g, const struct finding *f)
 {
-	if (f->kind != FOUND_NOTHING && g->s->wants_price) not_predicted(g, f->text);
+	if (f->kind != FOUND_NOTHING && g->s->wants_price) cost_none(g, f->text);
 	if (f->kind < FOUND_UNJUDGED || g->oracle->priced_at[0]) return GRADE_ON;
 	if (f->kind == FOUND_UNJUDGED)
 		return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "unjudged-size", f->line,

@@ -12,6 +12,8 @@
 #include "vm/exec/exec.h"
 #include "vm/lower/lower.h"
 #include "vm/meter/meter.h"
+#include "vm/meter/depend.h"
+#include "vm/vm_clock.h"
 #include "vm/vm_sample.h"
 #include "vm/vm_schedule.h"
 #include <stdatomic.h>
@@ -398,6 +400,86 @@ static void take_progress(const struct launch *l, bool takes_turns, uint64_t beg
 	report->is_slow = report->fault == VM_FAULT_TIMEOUT && all->ended && running <= VM_STEADY * known;
 }
 
+/* ---- on a clock ---- */
+
+#define RESIDENT_DEFAULT (132 * 16) /* programs of four warps, on an H200 */
+
+/* What a launch may change of its buffers. */
+struct kept {
+	uint8_t **data;     // (nbuffers): NULL: nothing
+	uint8_t **origin;   // likewise
+};
+
+static void kept_make(const struct vm_launch_options *o, struct kept *kept)
+{
+	kept->data = xcalloc((size_t)o->nbuffers + 1, sizeof *kept->data);
+	kept->origin = xcalloc((size_t)o->nbuffers + 1, sizeof *kept->origin);
+	for (int i = 0; i < o->nbuffers; i++) {
+		const struct vm_buffer *b = &o->buffers[i];
+		if (b->is_read_only || !b->bytes) continue;
+		kept->data[i] = xmalloc((size_t)b->bytes);
+		memcpy(kept->data[i], b->data, (size_t)b->bytes);
+		if (!b->origin) continue;
+		kept->origin[i] = xmalloc((size_t)b->bytes);
+		memcpy(kept->origin[i], b->origin, (size_t)b->bytes);
+	}
+}
+
+static void kept_restore(const struct vm_launch_options *o, struct kept *kept)
+{
+	for (int i = 0; i < o->nbuffers; i++) {
+		if (kept->data[i]) memcpy(o->buffers[i].data, kept->data[i], (size_t)o->buffers[i].bytes);
+		if (kept->origin[i]) memcpy(o->buffers[i].origin, kept->origin[i], (size_t)o->buffers[i].bytes);
+		free(kept->data[i]);
+		free(kept->origin[i]);
+	}
+	free(kept->data);
+	free(kept->origin);
+}
+
+/* What it takes beside blocks: buffers twice, with maps of them, and of each resident program its
+ * values, counts and cache. */
+#define CLOCK_BYTES_MAX 768e6
+static double clock_bytes(const struct launch *l, int64_t resident)
+{
+	const struct vm_launch_options *o = l->o;
+	double bytes = 0, each = 2e4;
+	for (int i = 0; i < o->nbuffers; i++) bytes += 2.1 * (double)o->buffers[i].bytes;
+	each += (double)l->p->nvalues * (sizeof(struct vm_value) + sizeof(struct when));
+	each += (double)l->p->nlines * sizeof(struct vm_cost) + (double)l->p->ninstrs;
+	each += o->compiled ? (double)o->compiled->l1_bytes / 2 : 0;
+	return bytes + each * (double)resident;
+}
+
+/* The same launch in front of the one that counts, for its time alone: nothing is looked for, and
+ * memory is then as it was. It may take half of the time that there is. -1:
+ * its time is not known. */
+static int64_t clock_cycles(const struct launch *of, int64_t programs)
+{
+	struct vm_launch_options o = *of->o;
+	o.checks = o.findings_max = 0;
+	o.coverage = NULL;
+	o.aim = NULL;
+	o.missed = NULL;
+	o.print = NULL;
+	o.progress = NULL;
+	struct launch l = {.k = of->k, .p = of->p, .o = &o, .memory = of->memory};
+	uint64_t now = clock_ns();
+	struct vm_clock clock = {.programs = programs};
+	if (o.deadline_ns) clock.deadline_ns = o.deadline_ns = now + (MAX(o.deadline_ns, now) - now) / 2;
+	int64_t resident = MIN(programs, o.compiled && o.compiled->resident ? o.compiled->resident : RESIDENT_DEFAULT);
+	if (clock_bytes(of, resident) > CLOCK_BYTES_MAX) return -1;
+	struct kept kept;
+	kept_make(&o, &kept);
+	launch_begin(&l, (int)resident);
+	for (int t = 0; t < l.threads; t++) ctx_of(&l, t);
+	bool is_known = vm_clock_run(&clock, l.p, l.ctx, l.threads);
+	l.memory.by_index = NULL; /* the caller's */
+	launch_release(&l);
+	kept_restore(&o, &kept);
+	return is_known ? clock.cycles : -1;
+}
+
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err)
 {
 	struct launch l = {.k = k, .p = o->fma_contract ? &k->contracted : &k->program, .o = o};
@@ -408,6 +490,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	if (o->programs_max) programs = MIN(programs, o->programs_max);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
+	bool may_wait = o->want_cost && !o->sample && programs > 1 && vm_may_wait(l.p);
+	int64_t cycles = may_wait ? clock_cycles(&l, programs) : 0;
 	uint64_t begun_ns = o->progress ? clock_ns() : 0;
 	launch_begin(&l, launch_threads(&l, programs, takes_turns));
 	/* Run, on several threads in pieces small enough to spread. */
@@ -422,6 +506,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	bool is_scaled = o->sample && report->sampled < programs; /* its counts are there already */
 	if (!o->sample) report->sampled = programs;
 	if (o->want_cost && !is_scaled) gather_cost(&l, report, programs);
+	if (may_wait) report->cost.untimed[VM_UNTIMED_ORDER] = cycles < 0;
+	if (may_wait && cycles >= 0) report->cost.path_cycles_max = cycles;
 	if (o->want_cost) report->reached = vm_sides_text(l.p, l.meters, l.threads);
 	launch_release(&l);
 	if (o->missed) vm_missed_end(o->missed);

@@ -431,6 +431,8 @@ void vm_check_program_id(const struct vm_ctx *c, int64_t number, uint32_t id[3])
 
 /* ---- check_spin.c ---- */
 
+/* Equal for a program that stands where it stood with the same values. */
+uint64_t vm_values_hash(const struct vm_ctx *c);
 /* Asked at a jump backwards; a fault when the loop can never end. */
 int vm_spin_check(struct vm_ctx *c, const struct vm_instr *jump);
 

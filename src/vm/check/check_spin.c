@@ -20,7 +20,7 @@ static uint64_t mix(uint64_t h, const void *data, size_t len)
 
 /* Block pointers are told apart by their buffers alone: they may differ where they are the same,
  * never the other way round. */
-static uint64_t hash_values(const struct vm_ctx *c)
+uint64_t vm_values_hash(const struct vm_ctx *c)
 {
 	uint64_t h = 0xcbf29ce484222325u;
 	for (int i = 0; i < c->program->nvalues; i++) {
@@ -47,9 +47,9 @@ int vm_spin_check(struct vm_ctx *c, const struct vm_instr *jump)
 	}
 	int64_t turns = ++s->turns;
 	if (turns < TURNS_MIN || c->polls == s->polls) return 0;
-	if ((turns & (turns - 1)) == 0) s->hash = hash_values(c);
+	if ((turns & (turns - 1)) == 0) s->hash = vm_values_hash(c);
 	bool is_next = ((turns - 1) & (turns - 2)) == 0;
-	if (!is_next || s->hash != hash_values(c)) return 0;
+	if (!is_next || s->hash != vm_values_hash(c)) return 0;
 	if (c->yields) {
 		c->is_waiting = true;
 		return 0;

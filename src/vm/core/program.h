@@ -156,7 +156,8 @@ enum {
 	ORDER_LOCAL = 4,
 	ORDER_VOLATILE = 8,
 	ORDER_MEETS = 16,
-	ORDER_UNSEEN = 32
+	ORDER_UNSEEN = 32,
+	ORDER_SYSTEM = 64
 }; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
 	  all threads of the program wait for it; unseen: an atomic whose result nobody uses */
 

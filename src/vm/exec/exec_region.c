@@ -360,6 +360,7 @@ static int fold_element(struct combine *k, struct vm_buf **cur, int64_t o, int64
 			acc[i] = x[i] - (size_t)(back * inner) * k->size[i];
 		}
 		if (step_pair(k, acc, x)) return 1;
+		vm_cost_lane(k->c);
 		for (int i = 0; i < k->n; i++) take_result(k, i, x[i], 1, k->size[i]);
 	}
 	return 0;
@@ -380,13 +381,19 @@ static int fold_axis(struct combine *k, struct vm_buf **cur)
 static int scan_one_by_one(struct combine *k, struct vm_buf **cur)
 {
 	int64_t len = k->shape.len;
-	if (!k->c->crosswise || len <= HELD) return fold_axis(k, cur);
+	vm_cost_lanes_begin(k->c, k->begin, k->end);
+	if (!k->c->crosswise || len <= HELD) {
+		if (fold_axis(k, cur)) return 1;
+		vm_cost_lanes_end(k->c);
+		return 0;
+	}
 	for (int64_t o = 0; o < k->shape.outer; o++) {
 		for (int64_t l = 1; l < len; l++)
 			if (l % HELD && fold_element(k, cur, o, l, 1)) return 1;
 		for (int64_t l = HELD; l < len; l++)
 			if (fold_element(k, cur, o, l, l % HELD + 1)) return 1;
 	}
+	vm_cost_lanes_end(k->c);
 	return 0;
 }
 
@@ -413,7 +420,9 @@ static int reduce_one_by_one(struct combine *k, struct vm_buf **cur, bool is_cro
 		vm_buf_put(k->c, cur[i]);
 		cur[i] = d;
 	}
+	vm_cost_lanes_begin(k->c, k->begin, k->end);
 	if (fold_axis(k, cur)) return 1;
+	vm_cost_lanes_end(k->c);
 	/* The last element of each row; rows only move down. */
 	for (int i = 0; i < k->n; i++) {
 		size_t chunk = (size_t)k->shape.inner * k->size[i];
@@ -565,16 +574,19 @@ static int map_one_by_one(struct combine *k, struct vm_buf **out, int64_t n)
 		s[i] = vm_dense(c, k->in, vm_src(c, k->in, i), n);
 		if (!s[i]) return 1;
 	}
+	vm_cost_lanes_begin(c, k->begin, k->end);
 	for (int64_t e = 0; e < n; e += per) {
 		for (int i = 0; i < k->n * per; i++) {
 			size_t size = k->size[i / per];
 			set_splat(c, vm_dst(c, k->begin, i), s[i / per] + (size_t)(e + i % per) * size, size);
 		}
 		if (run_region(k, 1)) return 1;
+		vm_cost_lane(c);
 		for (int i = 0; i < k->in->ndst * per; i++)
 			take_result(
 				k, i, out[i / per]->data + (size_t)(e + i % per) * result_size(k, i / per), 1, result_size(k, i / per));
 	}
+	vm_cost_lanes_end(c);
 	return 0;
 }
 

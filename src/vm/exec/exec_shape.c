@@ -251,6 +251,8 @@ int exec_split(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
+#define WARP_LANES 32
+
 int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 {
 	vm_plan_exchange(c, in);
@@ -262,6 +264,8 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 	int64_t stride[TTIR_DIMS_MAX], at[TTIR_DIMS_MAX] = {0};
 	size_t size = elem_bytes(from->elem);
 	vm_row_major(from, stride);
+	/* Each element comes from its own place but for the axis; a warp's places are counted. */
+	int64_t read[WARP_LANES]; /* where a warp's lanes read, in bytes */
 	for (int64_t i = 0; i < index->count; i++) {
 		int64_t k = vm_int_at(index->elem, x, i), offset = 0;
 		if (k < 0 || k >= from->shape[axis])
@@ -269,13 +273,14 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 				from->shape[axis]);
 		for (int n = 0; n < index->ndim; n++) offset += (n == axis ? k : at[n]) * stride[n];
 		memcpy(d + (size_t)i * size, s + (size_t)offset * size, size);
+		read[i % WARP_LANES] = offset * (int64_t)size;
+		if (c->want_cost && ((i + 1) % WARP_LANES == 0 || i + 1 == index->count))
+			vm_cost_banks(c, read, (int)(i % WARP_LANES) + 1, size);
 		for (int n = index->ndim - 1; n >= 0 && ++at[n] == index->shape[n]; n--) at[n] = 0;
 	}
 	vm_kill(c, in);
 	return 0;
 }
-
-#define WARP_LANES 32
 
 /* As Triton compiles it: a warp looks at as many bits of a value as name all bins, of
  * which there are at least as many as its lanes. So a value outside of the bins may be

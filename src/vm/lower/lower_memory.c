@@ -88,7 +88,7 @@ static int check_order(struct lowerer *lo, const struct ttir_op *op, int first, 
 		const char *word;
 		int32_t order;
 	} known[] = {{"relaxed", 0}, {"acquire", ORDER_ACQUIRE}, {"release", ORDER_RELEASE},
-		{"acq_rel", ORDER_ACQUIRE | ORDER_RELEASE}, {"gpu", 0}, {"cta", ORDER_LOCAL}, {"sys", 0}};
+		{"acq_rel", ORDER_ACQUIRE | ORDER_RELEASE}, {"gpu", 0}, {"cta", ORDER_LOCAL}, {"sys", ORDER_SYSTEM}};
 	*order = 0;
 	for (int i = first; i < op->nwords; i++) {
 		bool is_known = false;

@@ -135,6 +135,48 @@ void vm_dependence_make(const struct vm_program *p, struct vm_dependence *out)
 	free(marks);
 }
 
+/* Atomics and volatile loads between two instructions decide a branch between them; perhaps by way
+ * of memory, so that with one of these every load there counts. */
+static bool decides(const struct vm_program *p, int from, int to)
+{
+	bool any = false, *marked = xcalloc((size_t)p->nvalues + 1, sizeof *marked);
+	for (int i = from; i <= to; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		bool looks = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS ||
+			(in->op == OP_LOAD && (in->imm[3] & ORDER_VOLATILE));
+		any |= looks;
+		if (looks || in->op == OP_LOAD) marked[dst_id(p, in, 0)] = true;
+	}
+	if (any) vm_flow_forward(p, marked);
+	bool is_steered = false;
+	for (int i = from; i <= to && any; i++)
+		for (int s = 0; steers(&p->instrs[i]) && s < p->instrs[i].nsrc; s++)
+			is_steered |= marked[src_id(p, &p->instrs[i], s)];
+	free(marked);
+	return is_steered;
+}
+
+bool vm_may_wait(const struct vm_program *p)
+{
+	if (!p->has_atomics) return false;
+	/* A cycle comes back down by jumps backwards, so the stretches that these jump over cover it
+	 * together; stretches that overlap are taken for one. From the last instruction up, the
+	 * lowest place that a jump from here or behind leads to is where the stretch begins. */
+	for (int i = p->ninstrs - 1; i >= 0; i--) {
+		int from = i;
+		bool is_loop = false;
+		for (int k = i; k >= from; k--) {
+			const struct vm_instr *in = &p->instrs[k];
+			bool is_back = (in->op == OP_JUMP || steers(in)) && in->target <= k;
+			is_loop |= is_back;
+			if (is_back) from = MIN(from, in->target);
+		}
+		if (is_loop && decides(p, from, i)) return true;
+		i = from;
+	}
+	return false;
+}
+
 void vm_dependence_release(struct vm_dependence *d)
 {
 	free(d->is_control);

@@ -11,6 +11,9 @@ struct vm_dependence {
 	bool *is_of_data;   // (ninstrs): some operand comes of what was read
 	bool *is_control;   // (ninstrs): what has to run for branches and trip counts to be known
 };
+/* Whether a program may wait for another, or take its work from where others take theirs: some loop
+ * has an atomic or a volatile load, and a branch that hangs on what is read there. */
+bool vm_may_wait(const struct vm_program *p);
 void vm_dependence_make(const struct vm_program *p, struct vm_dependence *out);
 void vm_dependence_release(struct vm_dependence *d);
 #endif

@@ -29,8 +29,6 @@
 #define L1_CYCLES 38
 #define L2_CYCLES 290
 #define SHUFFLE_CYCLES 25
-#define BARRIER_CYCLES 40
-#define BARRIER_WARP_CYCLES 5
 #define ATOMIC_CYCLES 400
 #define DOT_CYCLES 35
 #define PRINT_INSTRS 200          /* of an element that is printed: a call with its arguments in memory */
@@ -56,6 +54,8 @@ void vm_meter_free(struct vm_meter *m)
 	free(m->l1);
 	free(m->l2_loads);
 	free(m->ran);
+	free(m->runs); /* of a function that faulted */
+	free(m->most);
 	free(m);
 }
 
@@ -67,6 +67,7 @@ void vm_cost_program_begin(struct vm_ctx *c)
 	memset(m->ready, 0, (size_t)c->program->nvalues * sizeof *m->ready);
 	m->clock = m->fence = (struct when){0, 0};
 	m->jumps = 0;
+	m->has_stored = false;
 	m->program++;
 }
 
@@ -81,6 +82,27 @@ void vm_cost_program_end(struct vm_ctx *c)
 
 static struct when later(struct when a, struct when b) { return a.at >= b.at ? a : b; }
 
+void vm_cost_program_at(struct vm_ctx *c, double cycle) { c->meter->clock.at = c->meter->fence.at = cycle; }
+
+double vm_cost_program_now(const struct vm_ctx *c) { return c->meter->clock.at; }
+
+/* What an atomic waits for before it begins, beside its operands. */
+static double fence_before(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	bool is_atomic = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
+	if (!is_atomic || (in->imm[3] & ORDER_LOCAL)) return 0;
+	bool is_ordered = in->imm[3] & (ORDER_ACQUIRE | ORDER_RELEASE);
+	if (is_ordered && (in->imm[3] & ORDER_SYSTEM)) return VM_FENCE_SYSTEM_CYCLES;
+	return (in->imm[3] & ORDER_RELEASE) && c->meter->has_stored ? VM_FENCE_CYCLES : 0;
+}
+
+double vm_cost_next_at(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct when start = c->meter->clock;
+	for (int i = 0; i < in->nsrc; i++) start = later(start, c->meter->ready[vm_src(c, in, i)]);
+	return start.at + fence_before(c, in);
+}
+
 /* Instructions of each warp. */
 struct work {
 	double fma;
@@ -89,6 +111,8 @@ struct work {
 	double other;
 	double latency; /* cycles from its begin to its result */
 	double trips;   /* waits for memory behind L1; a part of one where loads overlap */
+	double before;  /* cycles that it waits, with its operands at hand */
+	double f64;     /* of fma: products of fp64, each twice there */
 	int64_t shared; /* turns of shared memory */
 	bool is_fence;  /* what follows does not begin before */
 	bool floats;    /* it may move up to the last fence */
@@ -129,8 +153,11 @@ static void reduce_work(const struct vm_ctx *c, const struct vm_instr *in, const
 	/* A thread combines what it holds, lanes of a warp meet by shuffles; a scan does both once
 	 * more to hand the sums on. */
 	w->alu = each * combine * twice;
+	w->f64 = in->elem == ELEM_F64 ? w->alu : 0;
 	w->other = shuffles * (1 + combine);
 	w->latency = (each * combine * ALU_CYCLES / 2 + r.steps * (SHUFFLE_CYCLES + combine * ALU_CYCLES)) * twice;
+	/* What the function waits for, it waits for at each turn of these. */
+	if (plan->is_metered) w->latency += ran->wait / pairs * (each + r.steps) * twice;
 	/* Warps meet in shared memory, behind a barrier. */
 	if (r.warps_along > 1) {
 		double steps = ceil(log2(r.warps_along));
@@ -160,11 +187,14 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 		/* Every thread reads the rows and columns of its elements. */
 		w->shared += plan->operand_turns * SHARED_CYCLE_BYTES;
 		w->latency += (double)plan->operand_turns;
-		w->fma = flops / 64 / warps;
+		w->fma = flops / 64 / warps * (size == 8 ? 2 : 1);
+		w->f64 = size == 8 ? w->fma / 2 : 0;
 		w->other = w->fma / 4;
 		w->latency += ALU_CYCLES;
 		return;
 	}
+	/* Tensor cores have fp64 at twice the rate of its pipes, where they have it. */
+	if (size == 8) w->f64 = flops / 128 / warps;
 	double rate = TENSOR_FLOPS_PER_CYCLE * 2.0 / (double)size * (plan->mma_version >= 3 ? 1 : 0.6),
 		   cycles = flops * parts / rate;
 	cost->tensor_cycles += (int64_t)ceil(cycles);
@@ -175,15 +205,33 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	w->is_fence = plan->mma_version >= 3;
 }
 
-/* tl.gather: elements go to shared memory and are read there, each from wherever its index says. */
+/* tl.histogram, as Triton makes it: for each element that a thread holds its warp votes once for
+ * each bit of the bin's number, and a thread that owns every 32nd bin counts for each of these
+ * which lanes voted for it. Then warps add theirs in shared memory, and read the sums. */
+static void histogram_work(struct vm_ctx *c, const struct vm_instr *in, struct work *w)
+{
+	double warps = c->meter->plans->warps, bins = fmax((double)elements_of(c, vm_dst(c, in, 0)), 2);
+	double each = ceil((double)elements_of(c, vm_src(c, in, 0)) / (32 * warps)), bits = ceil(log2(bins)),
+		   own = fmax(bins / 32, 1);
+	w->alu = each * (2 * bits + 10 + own * (fmax(bits - 5, 0) + 1));
+	w->special = each * own;
+	w->other = 2 * own;
+	w->shared = (int64_t)(2 * warps * bins * 4);
+	w->latency = w->alu * ALU_CYCLES * 0.6 + 2 * (vm_cost_barrier((int)warps) + L1_CYCLES);
+	w->is_fence = true;
+}
+
+/* tl.gather: elements go to shared memory and are read there, each from wherever its index says: as
+ * often as lanes meet in a bank, if 32 neighbours are a warp's. */
 static void gather_work(struct vm_ctx *c, const struct vm_instr *in, struct work *w)
 {
 	double n = (double)elements_of(c, vm_dst(c, in, 0)), from = (double)elements_of(c, vm_src(c, in, 0));
 	double each = ceil(n / (32.0 * c->meter->plans->warps)), size = (double)elem_bytes((enum elem)in->result_elem);
 	w->alu = 2 * each;
 	w->other = 2 * each;
-	w->shared = (int64_t)((n + from) * size);
-	w->latency = BARRIER_CYCLES + 2 * L1_CYCLES;
+	w->shared = (int64_t)(from * size) + c->meter->bank_turns * SHARED_CYCLE_BYTES;
+	w->latency = BARRIER_CYCLES + 2 * L1_CYCLES + (double)c->meter->bank_turns;
+	c->meter->bank_turns = 0;
 	w->is_fence = true;
 }
 
@@ -204,6 +252,9 @@ static void memory_work(struct vm_ctx *c, const struct vm_instr *in, const struc
 		w->shared = plan->scattered * SHARED_CYCLE_BYTES;
 	} else {
 		w->latency = plan->kind == PLAN_ATOMIC ? ATOMIC_CYCLES : ALU_CYCLES;
+		w->before = fence_before(c, in);
+		if (plan->kind == PLAN_STORE) m->has_stored = true;
+		else if ((in->imm[3] & ORDER_RELEASE) && !(in->imm[3] & ORDER_LOCAL)) m->has_stored = false;
 		w->is_fence = true;
 	}
 	m->requests = 0;
@@ -224,10 +275,19 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	if (!is_dense || plan->is_folded || was_made) {
 		w->other = LAZY_INSTRS;
 		w->floats = true;
+		/* A float that is the same for all is every warp's all the same: the
+		 * uniform pipe has none. */
+		if (c->values[value].form != FORM_SPLAT || was_made || elem_is_int((enum elem)in->result_elem)) return;
+		w->other = 0;
+		w->fma = plan->fma;
+		w->alu = plan->alu;
+		w->special = plan->special;
+		w->f64 = plan->is_f64 ? w->fma / 2 : 0;
 		return;
 	}
 	double n = (double)elements_of(c, value), each = ceil(n / (32.0 * c->meter->plans->warps));
 	w->fma = plan->fma * each;
+	w->f64 = plan->is_f64 ? w->fma / 2 : 0;
 	w->alu = plan->alu * each;
 	w->special = plan->special * each;
 	struct vm_cost *cost = vm_cost_row(c, in);
@@ -237,16 +297,83 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 }
 
 /* Elements by a function or by assembly: what their instructions are for the warps. */
-static void elements_work(
-	struct vm_ctx *c, const struct vm_instr *in, double fma, double alu, double special, struct work *w)
+static void elements_work(struct vm_ctx *c, const struct vm_instr *in, const struct cost_region *all, struct work *w)
 {
 	double n = (double)(in->ndst ? elements_of(c, vm_dst(c, in, 0)) : 1);
 	double warps = c->meter->plans->warps, each = ceil(n / (32.0 * warps));
-	w->fma = fma / n * each;
-	w->alu = alu / n * each;
-	w->special = special / n * each;
-	w->latency = (fma + alu) / n * ALU_CYCLES * 0.6 + special / n * SPECIAL_CYCLES;
-	vm_cost_row(c, in)->int_ops += (int64_t)alu;
+	w->fma = all->fma / n * each;
+	w->alu = all->alu / n * each;
+	w->special = all->special / n * each;
+	w->f64 = all->f64 / n * each;
+	/* A warp that waits does so for each element that a thread has, one after another. */
+	w->latency = (all->fma + all->alu) / n * ALU_CYCLES * 0.6 + all->special / n * SPECIAL_CYCLES +
+		all->wait / n * each;
+	w->is_fence = all->wait > 0;
+	vm_cost_row(c, in)->int_ops += (int64_t)all->alu;
+}
+
+static void region_add(struct cost_region *r, const struct cost_plan *plan, double times)
+{
+	bool is_map = plan->kind == PLAN_MAP || plan->kind == PLAN_ASM;
+	r->fma += times * (is_map ? plan->fma : 0);
+	r->alu += times * (is_map ? plan->alu : plan->kind == PLAN_JUMP || plan->kind == PLAN_BRANCH ? 2 : 0);
+	r->special += times * (is_map ? plan->special : 0);
+	r->f64 += times * (plan->is_f64 ? plan->fma / 2.0 : plan->f64);
+	r->wait += times * plan->wait;
+}
+
+/* ---- lanes that go ways of their own ----
+ *
+ * A function with branches runs for one element or pair after another here, and for the 32 of a
+ * warp together on a GPU: what one of them runs the others wait for. So each instruction counts as
+ * often as the lane ran it that ran it most. Which lanes are a warp's is the compiler's choice, and
+ * may have neighbours in other warps or in one thread, so the lanes of four
+ * warps are taken for one.
+ */
+#define LANES_TOGETHER 128
+
+void vm_cost_lanes_begin(struct vm_ctx *c, const struct vm_instr *first, const struct vm_instr *last)
+{
+	struct vm_meter *m = c->meter;
+	if (!c->want_cost || !vm_cost_plan(c, first - 1)->is_metered) return;
+	m->runs = xcalloc((size_t)c->program->ninstrs + 1, sizeof *m->runs);
+	m->most = xcalloc((size_t)c->program->ninstrs + 1, sizeof *m->most);
+	m->first = (int)(first - c->program->instrs);
+	m->last = (int)(last - c->program->instrs);
+	m->together = 0;
+}
+
+static void lanes_take(struct vm_ctx *c)
+{
+	struct vm_meter *m = c->meter;
+	for (int i = m->first; i <= m->last; i++) {
+		const struct cost_plan *plan = &m->plans->plans[i];
+		region_add(&m->region, plan, (double)m->most[i] * m->together);
+		if (m->most[i] && plan->is_open_sleep) vm_cost_row(c, &c->program->instrs[i])->untimed[VM_UNTIMED_SLEEP]++;
+		m->most[i] = 0;
+	}
+	m->together = 0;
+}
+
+void vm_cost_lane(struct vm_ctx *c)
+{
+	struct vm_meter *m = c->meter;
+	if (!c->want_cost || !m->runs) return;
+	for (int i = m->first; i <= m->last; i++) {
+		m->most[i] = MAX(m->most[i], m->runs[i]);
+		m->runs[i] = 0;
+	}
+	if (++m->together == LANES_TOGETHER) lanes_take(c);
+}
+
+void vm_cost_lanes_end(struct vm_ctx *c)
+{
+	struct vm_meter *m = c->meter;
+	if (!c->want_cost || !m->runs) return;
+	lanes_take(c);
+	free(m->runs);
+	free(m->most);
+	m->runs = m->most = NULL;
 }
 
 /* One instruction of a function on `lanes` pairs or elements; c->meter->region has the sums. */
@@ -255,10 +382,12 @@ void vm_cost_region(struct vm_ctx *c, const struct vm_instr *in)
 	struct cost_region *r = &c->meter->region;
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	double lanes = (double)MAX(c->lanes, 1);
-	bool is_map = plan->kind == PLAN_MAP || plan->kind == PLAN_ASM;
-	r->fma += lanes * (is_map ? plan->fma : 0);
-	r->alu += lanes * (is_map ? plan->alu : plan->kind == PLAN_JUMP || plan->kind == PLAN_BRANCH ? 2 : 0);
-	r->special += lanes * (is_map ? plan->special : 0);
+	if (c->meter->runs) {
+		c->meter->runs[in - c->program->instrs]++;
+		return;
+	}
+	region_add(r, plan, lanes);
+	if (plan->is_open_sleep) vm_cost_row(c, in)->untimed[VM_UNTIMED_SLEEP]++;
 }
 
 static void follow(
@@ -267,6 +396,7 @@ static void follow(
 	struct vm_meter *m = c->meter;
 	struct when start = w->floats ? m->fence : m->clock;
 	for (int i = 0; i < in->nsrc; i++) start = later(start, m->ready[vm_src(c, in, i)]);
+	start.at += w->before;
 	struct when done = {start.at + issue + w->latency, start.trips + w->trips};
 	for (int i = 0; i < in->ndst; i++) m->ready[vm_dst(c, in, i)] = done;
 	if (w->floats) m->clock.at += issue;
@@ -279,6 +409,7 @@ static void add_instrs(struct vm_ctx *c, const struct vm_instr *in, const struct
 	struct vm_cost *cost = vm_cost_row(c, in);
 	int64_t warps = c->meter->plans->warps;
 	cost->fma_instrs += (int64_t)ceil(w->fma) * warps;
+	cost->f64_instrs += (int64_t)ceil(w->f64) * warps;
 	cost->alu_instrs += (int64_t)ceil(w->alu) * warps;
 	cost->special_instrs += (int64_t)ceil(w->special) * warps;
 	cost->other_instrs += (int64_t)ceil(w->other * warps);
@@ -305,26 +436,30 @@ static struct work work_of(struct vm_ctx *c, const struct vm_instr *in, const st
 		break;
 	case PLAN_ASM: {
 		double n = (double)elements_of(c, vm_dst(c, in, 0));
-		elements_work(c, in, n * plan->fma, n * plan->alu, n * plan->special, &w);
+		struct cost_region all = {n * plan->fma, n * plan->alu, n * plan->special, n * plan->f64, n * plan->wait};
+		elements_work(c, in, &all, &w);
+		if (plan->is_open_sleep) vm_cost_row(c, in)->untimed[VM_UNTIMED_SLEEP]++;
 		break;
 	}
-	case PLAN_REGION: elements_work(c, in, m->region.fma, m->region.alu, m->region.special, &w); break;
+	case PLAN_REGION: elements_work(c, in, &m->region, &w); break;
 	case PLAN_SCALE: {
 		double n = (double)elements_of(c, vm_dst(c, in, 0));
-		elements_work(c, in, n, n, 0, &w);
+		elements_work(c, in, &(struct cost_region){.fma = n, .alu = n}, &w);
 		break;
 	}
+	case PLAN_HISTOGRAM: histogram_work(c, in, &w); break;
 	case PLAN_GATHER: gather_work(c, in, &w); break;
 	case PLAN_BRANCH: w.other = 2; break;
 	case PLAN_BARRIER:
 		w.other = 1;
-		w.latency = BARRIER_CYCLES + BARRIER_WARP_CYCLES * m->plans->warps;
+		w.latency = vm_cost_barrier(m->plans->warps);
 		w.is_fence = true;
 		break;
 	case PLAN_ASSERT:
 	case PLAN_PRINT: {
 		double n = in->nsrc ? (double)elements_of(c, vm_src(c, in, 0)) : 1;
 		w.alu = ceil(n / (32.0 * m->plans->warps)) * (plan->kind == PLAN_PRINT ? PRINT_INSTRS : 2);
+		if (plan->kind == PLAN_PRINT) vm_cost_row(c, in)->untimed[VM_UNTIMED_PRINT]++;
 		w.latency = plan->kind == PLAN_PRINT ? PRINT_INSTRS * ALU_CYCLES : ALU_CYCLES;
 		w.is_fence = true;
 		break;

@@ -9,6 +9,15 @@
 
 #define SHARED_CYCLE_BYTES 128 /* what shared memory of an SM moves in a cycle */
 
+/* Cycles. */
+#define BARRIER_CYCLES 40
+#define BARRIER_WARP_CYCLES 5
+/* What is written before a release, or before a fence, has to be in L2 first; where the whole
+ * system is its scope it waits longer, written or not. */
+#define VM_FENCE_CYCLES 290
+#define VM_FENCE_SYSTEM_CYCLES 1000
+#define VM_CYCLES_NS 1.98 /* of an H200: what waits for a time waits for nanoseconds */
+
 enum plan_kind {
 	PLAN_FREE,
 	PLAN_MOVE,
@@ -19,6 +28,7 @@ enum plan_kind {
 	PLAN_REDUCE,
 	PLAN_SCAN,
 	PLAN_DOT,
+	PLAN_HISTOGRAM,
 	PLAN_SCALE,
 	PLAN_GATHER,
 	PLAN_ASM,
@@ -35,8 +45,12 @@ struct cost_plan {
 	uint16_t fma; /* instructions for each element, as the next two */
 	uint16_t alu;
 	uint16_t special;
-	bool is_hoisted; /* made once, before the loop */
-	bool is_folded;  /* index arithmetic that becomes a step of an address */
+	uint16_t f64;       /* of inline assembly: instructions of fp64, each of which is two of fma */
+	bool is_f64;        /* fma are products of fp64, each two of them */
+	bool is_open_sleep; /* inline assembly that sleeps as long as an operand says */
+	double wait;        /* cycles that inline assembly waits for each element */
+	bool is_hoisted;    /* made once, before the loop */
+	bool is_folded;     /* index arithmetic that becomes a step of an address */
 	bool is_async;
 	bool is_bulk;         /* as a cost_site's */
 	bool is_within_warps; /* an exchange of lanes for which no warp waits for another */
@@ -73,6 +87,8 @@ struct cost_region { /* instructions of elements or pairs */
 	double fma;
 	double alu;
 	double special;
+	double f64;  /* of those, products of fp64: each is two of fma */
+	double wait; /* cycles */
 };
 struct when {
 	double at;    /* cycle */
@@ -84,7 +100,9 @@ struct vm_meter {
 	struct when clock;  /* next instruction in order */
 	struct when fence;  /* loads do not move above it */
 	int jumps;
-	bool missed; /* of the current instruction's loads */
+	bool has_stored;    /* since the last release */
+	int64_t bank_turns; /* of shared memory, for what the current instruction reads there */
+	bool missed;        /* of the current instruction's loads */
 	int64_t requests;
 	uint64_t program; /* number of the program, from 1: entries of other programs are not there */
 	size_t l1_sets;
@@ -94,7 +112,12 @@ struct vm_meter {
 	int64_t path_cycles;
 	int64_t path_trips;
 	int64_t path_max;
-	struct cost_region region;  /* of the function that runs */
+	struct cost_region region; /* of the function that runs */
+	uint32_t *runs;            /* (ninstrs): how often its lane ran each; NULL: lanes go one way together */
+	uint32_t *most;            /* likewise: of the lanes so far */
+	int first;                 /* its instructions, and */
+	int last;
+	int together;               /* so many lanes so far */
 	uint8_t *ran;               /* (ninstrs): that the instruction ran, and what it gave (meter_sides.c) */
 	struct vm_touched *touched; /* of a sampled launch; else NULL */
 };
@@ -142,16 +165,28 @@ struct vm_meter *vm_meter_create(struct vm_cost_plans *plans);
 void vm_meter_free(struct vm_meter *m);
 void vm_cost_program_begin(struct vm_ctx *c);
 void vm_cost_program_end(struct vm_ctx *c);
+/* The running program goes on at this cycle; the one that it has come to; the one at which an
+ * instruction, which is next, has its operands. */
+void vm_cost_program_at(struct vm_ctx *c, double cycle);
+double vm_cost_program_now(const struct vm_ctx *c);
+double vm_cost_next_at(const struct vm_ctx *c, const struct vm_instr *in);
 void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in);
 /* Called after each instruction of a function whose instructions count (c->counts_region). */
 void vm_cost_region(struct vm_ctx *c, const struct vm_instr *in);
+/* Around a function that is run lane by lane, and behind each lane. */
+void vm_cost_lanes_begin(struct vm_ctx *c, const struct vm_instr *first, const struct vm_instr *last);
+void vm_cost_lane(struct vm_ctx *c);
+void vm_cost_lanes_end(struct vm_ctx *c);
 void vm_cost_atomic(
 	struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n);
+/* So many lanes of a warp read shared memory at once, at these bytes. */
+void vm_cost_banks(struct vm_ctx *c, const int64_t *bytes, int n, size_t size);
 /* Adds what only the whole launch shows: contention and paths of one thread's meter. */
 void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
 /* L2 traffic. l2_loads: sectors by buffer index; footprint: bytes read of each buffer index. */
 void vm_cost_l2(const int64_t *l2_loads, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
 
+static inline double vm_cost_barrier(int warps) { return BARRIER_CYCLES + BARRIER_WARP_CYCLES * warps; }
 static inline const struct cost_plan *vm_cost_plan(const struct vm_ctx *c, const struct vm_instr *in)
 {
 	return &c->meter->plans->plans[in - c->program->instrs];

@@ -220,8 +220,10 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 {
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct vm_meter *m = c->meter;
-	struct access a = {
-		address, mask, n, size, is_store, !plan->is_async && plan->kind != PLAN_ATOMIC, vm_cost_row(c, in)};
+	/* A volatile load looks beyond L1, whatever is there. */
+	bool is_volatile = in->op == OP_LOAD && (in->imm[3] & ORDER_VOLATILE);
+	bool is_cached = !plan->is_async && plan->kind != PLAN_ATOMIC && !is_volatile;
+	struct access a = {address, mask, n, size, is_store, is_cached, vm_cost_row(c, in)};
 	int64_t before = a.cost->requests, active = 0;
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
@@ -239,6 +241,24 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 	}
 	*(is_store ? &a.cost->store_bytes : &a.cost->load_bytes) += active * (int64_t)size;
 	return plan->joined > (int)size && plan->lanes ? check_joined(c, in, plan, address, mask, n, size) : 0;
+}
+
+/* A bank gives one word of 4 bytes a turn, to all lanes that want that one. */
+#define BANKS 32
+void vm_cost_banks(struct vm_ctx *c, const int64_t *bytes, int n, size_t size)
+{
+	int64_t words[3 * LANES];
+	int turns[BANKS] = {0}, count = 0, most = 0;
+	for (int i = 0; i < n; i++)
+		for (int64_t w = bytes[i] / 4; w <= (bytes[i] + (int64_t)size - 1) / 4; w++) {
+			bool is_new = true;
+			for (int k = 0; k < count && is_new; k++) is_new = words[k] != w;
+			if (!is_new) continue;
+			words[count++] = w;
+			turns[w % BANKS]++;
+			most = MAX(most, turns[w % BANKS]);
+		}
+	c->meter->bank_turns += most;
 }
 
 /* Called on one thread: a launch with atomics runs its programs in order. */

@@ -131,6 +131,23 @@ struct pipes { /* instructions on each, for one element */
 static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
 #undef X
 
+/* fp64 has pipes of its own and no special function units: a quotient or root is a first guess of
+ * 32 bits and Newton's steps, any other function a polynomial, in products of fp64. */
+#define F64_QUOTIENT 10
+#define F64_FUNCTION 24
+static void f64_cost(const struct vm_instr *in, struct cost_plan *plan)
+{
+	static const int16_t quotients[] = {MAP_DIVF, MAP_PRECISE_DIVF, MAP_SQRT, MAP_PRECISE_SQRT, MAP_RSQRT, MAP_RCP};
+	bool is_cast = in->nsrc == 1 && in->map_op < 0, is_quotient = false;
+	for (size_t i = 0; i < ARRAY_LEN(quotients); i++) is_quotient |= in->map_op == quotients[i];
+	int own = plan->fma + plan->alu;
+	if (is_cast || (plan->special && !own)) return; /* conversions and whole parts are one instruction of special */
+	if (own > 2 || plan->special) own = MAX(own, is_quotient ? F64_QUOTIENT : F64_FUNCTION);
+	plan->fma = (uint16_t)(2 * own); /* comparisons and extremes too are these pipes' */
+	plan->alu = (uint16_t)(own > 2);
+	plan->is_f64 = true;
+}
+
 static void map_cost(const struct vm_program *p, const struct vm_instr *in, struct cost_plan *plan)
 {
 	if (in->map_op < 0) { /* casts, comparisons, selects */
@@ -150,7 +167,7 @@ static void map_cost(const struct vm_program *p, const struct vm_instr *in, stru
 		plan->fma *= 3;
 		plan->alu *= 2;
 	}
-	if (in->elem == ELEM_F64) plan->fma *= 2;
+	if (in->elem == ELEM_F64) f64_cost(in, plan);
 }
 
 /* What kind of instruction each operation is, of all of them: what is missing here does not
@@ -174,7 +191,7 @@ static void map_cost(const struct vm_program *p, const struct vm_instr *in, stru
 #define PLAN_OF_OP_CAT PLAN_FREE
 #define PLAN_OF_OP_JOIN PLAN_FREE
 #define PLAN_OF_OP_SPLIT PLAN_FREE
-#define PLAN_OF_OP_HISTOGRAM PLAN_SCAN
+#define PLAN_OF_OP_HISTOGRAM PLAN_HISTOGRAM
 #define PLAN_OF_OP_MOVE PLAN_MOVE
 #define PLAN_OF_OP_JUMP PLAN_JUMP
 #define PLAN_OF_OP_JUMP_UNLESS PLAN_BRANCH
@@ -313,21 +330,28 @@ static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 	plan->is_within_warps |= plan->reduce && reduce->warps_along == 1 && plans->warps > 1;
 }
 
-/* An element's share of inline assembly: its instructions, each on its own pipe. */
-static void asm_cost(const struct vm_instr *in, struct cost_plan *plan)
+/* An element's share of inline assembly: its instructions, each on its own
+ * pipe, and what it waits. */
+static void asm_cost(const struct vm_instr *in, int warps, struct cost_plan *plan)
 {
 	const struct asm_block *b = in->extra;
-	int fma = 0, alu = 0, special = 0;
+	const struct ptx_waits *waits = &b->code.waits_for;
+	int fma = 0, alu = waits->count, special = 0, f64 = 0;
 	for (int i = 0; i < b->code.ninstrs; i++) {
-		const struct ptx_instr *one = &b->code.instrs[i];
-		int wide = one->type && one->type->bits == 64 ? 2 : 1;
-		if (one->row->special) special += one->row->special;
-		else if (one->row->flops) fma += wide;
-		else alu += wide;
+		struct ptx_cost c = ptx_cost_of(&b->code.instrs[i]);
+		fma += c.fma;
+		alu += c.alu;
+		special += c.special;
+		f64 += c.f64;
 	}
-	plan->fma = (uint16_t)((fma + b->pack - 1) / b->pack);
-	plan->alu = (uint16_t)((alu + b->pack - 1) / b->pack);
-	plan->special = (uint16_t)((special + b->pack - 1) / b->pack);
+	plan->fma = (uint16_t)MIN((fma + b->pack - 1) / b->pack, UINT16_MAX);
+	plan->alu = (uint16_t)MIN((alu + b->pack - 1) / b->pack, UINT16_MAX);
+	plan->special = (uint16_t)MIN((special + b->pack - 1) / b->pack, UINT16_MAX);
+	plan->f64 = (uint16_t)MIN((f64 + b->pack - 1) / b->pack, UINT16_MAX);
+	plan->wait = (waits->barriers * vm_cost_barrier(warps) + waits->fences * VM_FENCE_CYCLES +
+					 waits->system_fences * VM_FENCE_SYSTEM_CYCLES + waits->sleep_ns * VM_CYCLES_NS) /
+		b->pack;
+	plan->is_open_sleep = waits->is_open;
 }
 
 /* Whether a reduction's function does more than the operation that its name stands for: loops,
@@ -389,7 +413,7 @@ struct vm_cost_plans *vm_cost_plans_create(
 		/* By its kind: pipes, memory, what of it needs its values. */
 		plan->kind = kind_of(in);
 		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
-		if (plan->kind == PLAN_ASM) asm_cost(in, plan);
+		if (plan->kind == PLAN_ASM) asm_cost(in, plans->warps, plan);
 		if (plan->kind == PLAN_REGION) plan->is_metered = true;
 		if ((in->op == OP_REDUCE || in->op == OP_SCAN) && is_heavy_region(p, in)) plan->is_metered = true;
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)

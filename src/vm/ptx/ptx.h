@@ -4,9 +4,10 @@
  * time, one instruction after another. What works on registers alone is there (the table is in
  * ptx_ops.c): moves, integer and floating-point arithmetic, comparisons with predicates,
  * conversions, permutations. Memory, jumps, and what depends on which thread asks are refused by
- * name. Instructions that only order or announce (griddepcontrol, bar, fence) do nothing, as
- * barriers do elsewhere in the vm. Approximate instructions are as far off as PTX lets them be,
- * where that is more than a few units in the last place of fp32. */
+ * name. Instructions that only order, announce or wait (griddepcontrol, bar, fence, nanosleep) do
+ * nothing, as barriers do elsewhere in the vm; what they cost is told (waits_for).
+ * Approximate instructions are as far off as PTX lets them be, where that is more than a few
+ * units in the last place of fp32. */
 #ifndef HONE_VM_PTX_H
 #define HONE_VM_PTX_H
 #include "base/base.h"
@@ -95,6 +96,23 @@ struct ptx_preset { /* a register that holds a constant, or what the program is 
 	int special; /* enum ptx_special */
 	uint64_t value;
 };
+/* What a text waits for, whatever its registers hold. */
+struct ptx_waits {
+	int count;    /* instructions that only order, announce or wait */
+	int barriers; /* of them: those that all threads of a program meet at */
+	int fences;
+	int system_fences;
+	double sleep_ns; /* all together */
+	bool is_open;    /* some sleep is as long as a register says */
+};
+/* Instructions of the machine, by pipe; f64: of fma, each of which is two there. */
+struct ptx_cost {
+	int fma;
+	int alu;
+	int special;
+	int f64;
+};
+struct ptx_cost ptx_cost_of(const struct ptx_instr *in);
 struct ptx_program {
 	int nregs;
 	int ninstrs;
@@ -103,7 +121,8 @@ struct ptx_program {
 	struct ptx_preset *presets;
 	int flops; /* of one run, with all lanes of its registers */
 	int special;
-	bool waits;    /* for the launches in front of this one (griddepcontrol.wait), whatever the registers hold */
+	bool waits; /* for the launches in front of this one (griddepcontrol.wait), whatever the registers hold */
+	struct ptx_waits waits_for;
 	bool triggers; /* lets the launch behind this one start (griddepcontrol.launch_dependents) */
 };
 

@@ -569,6 +569,50 @@ static const struct ptx_row rows[] = {
 	{"nanosleep", NULL, -2, "", 0, NULL, NULL, 0, 0},
 };
 
+/* What is more than one instruction, of 32 bits, as SASS of sm_90 has it: exact quotients and
+ * roots, whole-number division, and what the hardware lacks. is_float: of floats; exact:
+ * without .approx and .full. */
+static const struct {
+	const char *name;
+	bool is_float;
+	bool exact;
+	struct ptx_cost cost;
+} costs[] = {
+	{"div", false, false, {14, 12, 2, 0}}, {"rem", false, false, {14, 13, 2, 0}}, {"div", true, true, {12, 6, 1, 0}},
+	{"div", true, false, {2, 2, 1, 0}}, {"rcp", true, true, {8, 4, 1, 0}}, {"sqrt", true, true, {7, 4, 1, 0}},
+	{"sqrt", true, false, {2, 1, 1, 0}}, {"rsqrt", true, false, {2, 1, 1, 0}}, {"mul", false, false, {2, 0, 0, 0}},
+	{"mad", false, false, {2, 0, 0, 0}}, {"mul24", false, false, {2, 2, 0, 0}}, {"mad24", false, false, {2, 2, 0, 0}},
+	{"sad", false, false, {0, 3, 0, 0}}, {"popc", false, false, {0, 0, 1, 0}}, {"brev", false, false, {0, 0, 1, 0}},
+	{"clz", false, false, {0, 1, 1, 0}}, {"bfind", false, false, {0, 0, 1, 0}}, {"bfe", false, false, {0, 4, 0, 0}},
+	{"bfi", false, false, {0, 4, 0, 0}}, {"fns", false, false, {0, 160, 32, 0}}, /* a loop over the bits */
+};
+#define F64_QUOTIENT 10   /* Newton's steps, as for divisions elsewhere (meter_plan.c) */
+
+struct ptx_cost ptx_cost_of(const struct ptx_instr *in)
+{
+	bool is_float = in->type && in->type->kind == 'f', is_wide = in->type && in->type->bits == 64;
+	bool exact = !(in->modifiers & (PTX_APPROX | PTX_FULL));
+	bool converts = !strcmp(in->row->name, "cvt") && in->from && in->from->kind != 'p';
+	struct ptx_cost c = {.alu = 1};
+	if (converts) c = (struct ptx_cost){.special = 1};
+	else if (in->row->special) c = (struct ptx_cost){.special = in->row->special};
+	else if (in->row->flops) c = (struct ptx_cost){.fma = 1};
+	bool is_found = false;
+	for (size_t i = 0; i < ARRAY_LEN(costs) && !is_found; i++) {
+		is_found = !strcmp(costs[i].name, in->row->name) && costs[i].is_float == is_float && (!costs[i].exact || exact);
+		if (is_found) c = costs[i].cost;
+	}
+	/* Twice as wide: whole numbers are two of everything and a carry, or three products. fp64 has
+	 * pipes of its own, and of a quotient a first guess. */
+	if (is_wide && !is_float) c = (struct ptx_cost){3 * c.fma, 2 * c.alu, c.special, 0};
+	if (is_wide && is_float && in->row->flops) {
+		c.f64 = is_found && exact ? F64_QUOTIENT : 1;
+		c.fma = 2 * c.f64;
+		c.alu = is_found;
+	}
+	return c;
+}
+
 const struct ptx_row *ptx_row_find(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)

@@ -280,6 +280,25 @@ static bool fits(const struct ptx_instr *in)
 	return in->nsources == in->row->nsources && in->nresults <= (in->compare >= 0 ? 2 : 1);
 }
 
+#define SLEEP_NS_MAX 1e6 /* of one nanosleep */
+static void waits(struct ptx_parser *p, const char *name, const char *text)
+{
+	struct ptx_waits *w = &p->out->waits_for;
+	bool is_fence = !strcmp(name, "membar") || !strcmp(name, "fence");
+	w->count++;
+	w->barriers += !strcmp(name, "bar") || !strcmp(name, "barrier");
+	/* Of one block alone it is a fence between its threads, which costs no more than its slot. */
+	w->system_fences += is_fence && strstr(text, ".sys");
+	w->fences += is_fence && !strstr(text, ".sys") && !strstr(text, ".cta") && !strstr(text, ".proxy");
+	if (strcmp(name, "nanosleep")) return;
+	/* A constant, or a register. */
+	skip_blank(p);
+	char *end = NULL;
+	double ns = isdigit((unsigned char)*p->at) ? (double)strtoull(p->at, &end, 0) : 0;
+	w->is_open |= !end;
+	w->sleep_ns += fmin(ns, SLEEP_NS_MAX);
+}
+
 static int instruction(struct ptx_parser *p, const char *text, int guard, bool guard_is_not)
 {
 	if (p->out->ninstrs == PTX_INSTRS_MAX) return fail(p, ERR_LIMIT, "too many instructions at", text);
@@ -287,8 +306,9 @@ static int instruction(struct ptx_parser *p, const char *text, int guard, bool g
 	struct operands o = {.n = 0};
 	*in = (struct ptx_instr){.guard = guard, .guard_is_not = guard_is_not};
 	if (mnemonic(p, text, in)) return p->code;
-	/* What only orders or announces is skipped whole. */
+	/* What only orders, announces or waits is skipped whole. */
 	if (in->row->nsources == -2) {
+		waits(p, in->row->name, text);
 		p->out->triggers |= !strcmp(text, "griddepcontrol.launch_dependents");
 		p->out->waits |= guard < 0 && !strcmp(text, "griddepcontrol.wait");
 		while (*p->at && *p->at != ';') p->at++;
