@@ -49,6 +49,14 @@ struct launcher_trial {
 	int64_t programs_max;   /* vm: of each launch the first ones alone; 0: all */
 };
 
+/* Where launches leave which bytes of a buffer they use: in maps or, of a launcher that samples, as
+ * the range that its programs stay in. */
+struct launcher_used {
+	uint8_t *read;            // (bytes of the buffer): 0 or 1; NULL: ranges
+	uint8_t *written;         // (bytes of the buffer)
+	struct vm_range *range;   // (2): of reads, of writes; or NULL
+};
+
 /* Who asks for times. */
 struct launcher_clock {
 	/* Hands over the answer to the last question (0 before the first); returns the
@@ -113,6 +121,11 @@ struct launcher {
 	/* What a kernel of the tape does to its arguments and to the launches beside it; uses has room
 	 * for TAPE_ARGS_MAX. NULL: not known, rows are not checked for their order. */
 	void (*kernel_order)(const struct launcher *l, int kernel, uint8_t *uses, struct row_kernel *out);
+	/* From here to the next load, launches leave in `used` what they use, beside what is there;
+	 * whoever reads it empties it, and so does buffer_set. False: there is no room for maps. Both
+	 * are NULL where nobody knows what a launch uses. */
+	bool (*follow_used)(struct launcher *l);
+	struct launcher_used (*used)(const struct launcher *l, int buffer);
 	bool (*is_spent)(const struct launcher *l);
 	/* Drops all that the candidate brought (its memory is written over first) and proves that what
 	 * it ran on still works. NULL: a process serves one candidate. */

@@ -28,9 +28,12 @@ static void release_tape(struct launcher_vm *v)
 	v->progress = (struct vm_progress){.ended = 0};
 	release_compiled(v);
 	launcher_vm_follow_end(v);
+	/* What each buffer has, and then what all of them have together. */
 	for (int b = 0; b < v->nbuffers; b++) {
 		free(v->blocks[b]);
 		free(v->origin[b]);
+		free(v->memory[b].read);
+		free(v->memory[b].written);
 	}
 	free(v->kernels);
 	free(v->cached_of);
@@ -39,11 +42,13 @@ static void release_tape(struct launcher_vm *v)
 	free(v->memory);
 	free(v->held);
 	free(v->held_at);
+	free(v->ranges);
 	v->nbuffers = 0;
 	v->kernels = NULL;
 	v->cached_of = NULL;
 	v->blocks = v->origin = NULL;
 	v->memory = NULL;
+	v->ranges = NULL;
 	v->held = NULL;
 	v->held_at = NULL;
 	v->tape = NULL;
@@ -151,7 +156,38 @@ static int vm_buffer_set(struct launcher *l, int b, const uint8_t *data, bool is
 	else memset(buffer_data(v, b), LAUNCHER_UNWRITTEN, bytes);
 	memset(v->origin[b], tb->kind == TAPE_TEMP ? TAPE_ORIGIN_NONE : TAPE_ORIGIN_GIVEN, bytes);
 	v->memory[b].is_read_only = is_read_only;
+	if (v->memory[b].read) {
+		memset(v->memory[b].read, 0, bytes);
+		memset(v->memory[b].written, 0, bytes);
+	}
 	return 0;
+}
+
+/* Two maps of a buffer's size beside its data and its tags, within the same bound; memory by offset
+ * has no room for them, and gets ranges. */
+static bool vm_follow_used(struct launcher *l)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	int64_t total = 0;
+	if (v->pattern) {
+		v->ranges = xcalloc(2 * (size_t)v->nbuffers + 2, sizeof *v->ranges);
+		for (int i = 0; i < 2 * v->nbuffers; i++) v->ranges[i].from = INT64_MAX;
+		for (int b = 0; b < v->nbuffers; b++) v->memory[b].used = v->ranges + 2 * (size_t)b;
+		return true;
+	}
+	for (int b = 0; b < v->nbuffers; b++) total += 4 * v->tape->buffers[b].bytes + 2 * CANARY_BYTES;
+	if (total > v->memory_bytes) return false;
+	for (int b = 0; b < v->nbuffers; b++) {
+		v->memory[b].read = xcalloc((size_t)v->tape->buffers[b].bytes + 1, 1);
+		v->memory[b].written = xcalloc((size_t)v->tape->buffers[b].bytes + 1, 1);
+	}
+	return true;
+}
+
+static struct launcher_used vm_used(const struct launcher *l, int b)
+{
+	const struct launcher_vm *v = (const struct launcher_vm *)l;
+	return (struct launcher_used){v->memory[b].read, v->memory[b].written, v->memory[b].used};
 }
 
 static void lines_add(struct runner_result *out, const struct vm_report *report)
@@ -559,6 +595,8 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.buffer_read = vm_buffer_read,
 		.line_of = vm_line_of,
 		.kernel_order = vm_kernel_order,
+		.follow_used = vm_follow_used,
+		.used = vm_used,
 		.aim = launcher_vm_aim,
 		.turn = launcher_vm_turn,
 		.bytes = vm_bytes,

@@ -35,6 +35,7 @@ struct launcher_vm {
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
 	struct vm_progress progress;   /* of all launches so far */
 	int trials;                    /* so far: each lays buffers out in another way */
+	struct vm_range *ranges;       /* (tape->nbuffers, 2), where a launcher that samples is asked; else NULL */
 	uint8_t *pattern;              /* of a launcher that samples: what all its buffers read; else NULL */
 };
 

@@ -27,6 +27,11 @@ struct replay {
 	int32_t *given;     /* (tape->nbuffers): index into the trial's inputs or parameters, -1 */
 	bool *is_read_only; /* (tape->nbuffers) */
 	bool *has_value;    /* (tape->nbuffers): some launch is given an element of it as a number */
+	/* Rows that nothing orders share a buffer: whether they share bytes is asked of each
+	 * replay. NULL: none do. */
+	struct row_used *used;
+	struct row_kernel *order; /* (tape->nkernels) */
+	uint8_t *uses;            /* (tape->nkernels, TAPE_ARGS_MAX): of order */
 };
 
 int launcher_fault(struct runner_fault *f, const char *code, int row, int line, const char *text)
@@ -55,8 +60,14 @@ static void release_tape(struct replay *r)
 	free(r->given);
 	free(r->is_read_only);
 	free(r->has_value);
+	row_used_free(r->used);
+	free(r->order);
+	free(r->uses);
 	tape_free(r->tape);
 	r->tape = NULL;
+	r->used = NULL;
+	r->order = NULL;
+	r->uses = NULL;
 	r->on_path = r->is_skipped = r->is_read_only = r->has_value = NULL;
 	r->given = NULL;
 }
@@ -97,35 +108,50 @@ static int rows_prepare(struct replay *r, struct runner_fault *fault)
 	return rc;
 }
 
-/* Rows that a GPU may run in either order, though it matters. */
-static int order_check(struct replay *r, struct runner_fault *fault)
+static int race_fault(const struct tape *t, const struct row_race *race, struct runner_fault *fault)
 {
-	const struct tape *t = r->tape;
-	if (!r->launcher->kernel_order) return 0;
-	/* Of each kernel: through which arguments it may write, and whether it waits for the one before
-	 * it. The launcher knows, which has lowered it. */
-	struct row_kernel *kernels = xcalloc((size_t)t->nkernels + 1, sizeof *kernels);
-	uint8_t *uses = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *uses);
-	for (int k = 0; k < t->nkernels; k++)
-		r->launcher->kernel_order(r->launcher, k, uses + (size_t)k * TAPE_ARGS_MAX, &kernels[k]);
-	struct row_race race = row_race_find(t, kernels, r->is_skipped);
-	free(kernels);
-	free(uses);
+	const struct tape_row *row = &t->rows[race->row];
+	char text[300], where[64] = "";
+	if (race->at >= 0) snprintf(where, sizeof where, " (byte %lld of a buffer)", (long long)race->at);
 	/* A row that races with what comes after forward has no other row. */
-	if (race.row < 0) return 0;
-	const struct tape_row *row = &t->rows[race.row];
-	char text[300];
-	if (race.other < 0)
+	if (race->other < 0)
 		snprintf(text, sizeof text,
 			"candidate.py:%d: this writes to what forward returns on a stream of its own, and nothing makes the "
 			"stream of forward's caller wait for it",
 			row->line);
 	else
 		snprintf(text, sizeof text,
-			"candidate.py:%d: nothing orders this after candidate.py:%d, which uses the same memory: they are on two "
+			"candidate.py:%d: nothing orders this after candidate.py:%d, which uses the same memory%s: they are on two "
 			"streams without an event between, or a dependent launch (launch_pdl) uses it before it waits",
-			row->line, t->rows[race.other].line);
-	return launcher_fault(fault, "race", race.row, row->line, text);
+			row->line, t->rows[race->other].line, where);
+	return launcher_fault(fault, "race", race->row, row->line, text);
+}
+
+/* Rows that a GPU may run in either order, though it matters. Where it matters only if they use the
+ * same bytes of a buffer, that is asked of each replay. */
+static int order_check(struct replay *r, struct runner_fault *fault)
+{
+	const struct tape *t = r->tape;
+	struct launcher *l = r->launcher;
+	if (!l->kernel_order) return 0;
+	/* Of each kernel: through which arguments it may write, and whether it waits for the one before
+	 * it. The launcher knows, which has lowered it. */
+	r->order = xcalloc((size_t)t->nkernels + 1, sizeof *r->order);
+	r->uses = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *r->uses);
+	for (int k = 0; k < t->nkernels; k++) l->kernel_order(l, k, r->uses + (size_t)k * TAPE_ARGS_MAX, &r->order[k]);
+	struct row_race race = row_race_find(t, r->order, r->is_skipped, NULL);
+	if (race.row < 0) return 0;
+	if (race.other < 0 || !l->used || !l->follow_used(l)) return race_fault(t, &race, fault);
+	r->used = row_used_create(t->nrows);
+	return 0;
+}
+
+/* The same of the bytes that rows_run has just seen. */
+static int used_check(const struct replay *r, struct runner_fault *fault)
+{
+	if (!r->used) return 0;
+	struct row_race race = row_race_find(r->tape, r->order, r->is_skipped, r->used);
+	return race.row < 0 ? 0 : race_fault(r->tape, &race, fault);
 }
 
 int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries *binaries, struct runner_fault *fault)
@@ -344,11 +370,12 @@ static void params_write(struct replay *r, const struct runner_trial *trial, con
 	}
 }
 
-/* All rows in order, up to the first fault. */
+/* All rows in order, up to the first fault; a race between two of them is one. */
 static int rows_run(
 	struct replay *r, const struct launcher_trial *how, struct runner_result *out, struct runner_fault *fault)
 {
 	int rc = 0;
+	if (r->used) row_used_clear(r->used);
 	for (int i = 0; i < r->tape->nrows && !rc; i++) {
 		if (r->is_skipped[i]) continue;
 		if (how->deadline_ns && clock_ns() > how->deadline_ns)
@@ -358,8 +385,9 @@ static int rows_run(
 			rc = launcher_fault(fault, "library-row", i, r->tape->rows[i].line, r->tape->rows[i].op);
 		if (!rc) rc = target_check(r, i, fault);
 		if (!rc) rc = r->launcher->row_run(r->launcher, i, how, out, fault);
+		if (!rc && r->used) row_used_take(r->used, r->tape, i, r->launcher);
 	}
-	return rc;
+	return rc ? rc : used_check(r, fault);
 }
 
 /* Whether two outputs differ by more than roundings of another order of the same sums. */
@@ -479,6 +507,12 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	if (!rc && trial->naims && l->aim) aim_search(&aim, trial, &out->coverage);
 }
 
+/* A place outside of its buffer, whatever is read; or rows that meet. */
+static bool is_certain(const struct runner_fault *f)
+{
+	return !strcmp(f->code, "out-of-bounds") || !strcmp(f->code, "misaligned") || !strcmp(f->code, "race");
+}
+
 void replay_price(struct replay *r, const struct runner_trial *trial, struct runner_result *out)
 {
 	uint64_t start = clock_ns();
@@ -490,5 +524,10 @@ void replay_price(struct replay *r, const struct runner_trial *trial, struct run
 	*out = (struct runner_result){.place = {.output = -1}};
 	out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 	out->has_fault = rows_run(r, &how, out, &out->fault) != 0;
+	/* What did not run uses all that it is handed. */
+	if (out->has_fault && r->used && !is_certain(&out->fault)) {
+		struct row_race race = row_race_find(r->tape, r->order, r->is_skipped, NULL);
+		race_fault(r->tape, &race, &out->fault);
+	}
 	out->run_ns = (int64_t)(clock_ns() - start);
 }

@@ -1,5 +1,7 @@
 /* Vector clocks: for each stream, up to which row every stream is known to have come. An access is
- * ordered after an earlier one when the clock of its stream includes that one. */
+ * ordered after an earlier one when the clock of its stream includes that one. Earlier
+ * accesses of a buffer are kept for each stream, the last one first, so those that it does
+ * not include come first. */
 #include "runner/row_order.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -18,13 +20,22 @@ struct moment {
 	int32_t also;   /* a row: its index + 1; 0: none */
 };
 
+/* A row's access to a buffer. */
+struct access {
+	int32_t row;    /* as its index + 1 */
+	int32_t before; /* the one in front of it, of this buffer, stream and kind: its index; -1: none */
+};
+
 struct clocks {
 	int nstreams;
-	int32_t *stream;       // (nstreams, nstreams): rows done, as their index + 1
-	int32_t *event;        // (nevents, nstreams)
-	int32_t *last_write;   // (nbuffers, nstreams): index + 1
-	int32_t *last_read;    // (nbuffers, nstreams)
-	struct front *front;   // (nstreams)
+	int32_t *stream;   // (nstreams, nstreams): rows done, as their index + 1
+	int32_t *event;    // (nevents, nstreams)
+	int32_t *last;     // (nbuffers, nstreams, 2): the last read and write; -1: none
+	int naccesses;
+	int room;
+	struct access *accesses;   // (naccesses)
+	struct front *front;       // (nstreams)
+	const struct row_used *used;
 	const struct tape *tape;
 	const struct row_kernel *kernels;
 	struct row_race race;
@@ -40,17 +51,27 @@ static void join(int32_t *to, const int32_t *from, int n)
 /* Row `row` on `stream` reads or writes a buffer. */
 static void use(struct clocks *c, int row, int stream, int buffer, bool is_write, struct moment when)
 {
-	size_t at = (size_t)buffer * (size_t)c->nstreams;
+	int32_t *last = c->last + 2 * (size_t)buffer * (size_t)c->nstreams;
 	const int32_t *known = clock_of(c, stream);
-	for (int s = 0; s < c->nstreams && c->race.row < 0; s++) {
+	for (int k = 0; k < 2 * c->nstreams; k++) {
+		int s = k / 2;
 		int32_t done = s == stream ? when.before : known[s], also = s == stream ? when.also : 0;
-		int32_t last[2] = {c->last_write[at + (size_t)s], is_write ? c->last_read[at + (size_t)s] : 0};
-		for (int i = 0; i < 2 && c->race.row < 0; i++)
-			if (last[i] > done && last[i] != also && last[i] - 1 != row)
-				c->race = (struct row_race){row, last[i] - 1, buffer};
+		if (!is_write && k % 2 == 0) continue; /* two reads */
+		for (int32_t i = last[k]; i >= 0 && c->accesses[i].row > done && c->race.row < 0; i = c->accesses[i].before) {
+			const struct access *a = &c->accesses[i];
+			if (a->row == also || a->row - 1 == row) continue;
+			/* Both are handed the buffer; whether they use the same of it is known of a replay. */
+			int64_t met = c->used ? row_used_meet(c->used, row, a->row - 1, buffer) : -1;
+			if (!c->used || met >= 0) c->race = (struct row_race){row, a->row - 1, buffer, met};
+		}
 	}
-	int32_t *last = is_write ? c->last_write : c->last_read;
-	last[at + (size_t)stream] = row + 1;
+	if (c->naccesses == c->room) {
+		c->room = MAX(2 * c->room, 64);
+		c->accesses = xrealloc(c->accesses, size_mul((size_t)c->room, sizeof *c->accesses));
+	}
+	int32_t *own = &last[2 * stream + is_write];
+	c->accesses[c->naccesses] = (struct access){row + 1, *own};
+	*own = c->naccesses++;
 }
 
 /* early, late: before and after the kernel waits for the launches in front of it. */
@@ -113,27 +134,32 @@ static void step(struct clocks *c, int row)
 	known[r->stream] = row + 1;
 }
 
-struct row_race row_race_find(const struct tape *t, const struct row_kernel *kernels, const bool *is_skipped)
+struct row_race row_race_find(
+	const struct tape *t, const struct row_kernel *kernels, const bool *is_skipped, const struct row_used *used)
 {
 	size_t streams = (size_t)MAX(t->nstreams, 1), buffers = (size_t)t->nbuffers + 1;
-	struct clocks c = {.nstreams = (int)streams, .tape = t, .kernels = kernels, .race = {-1, -1, -1}};
+	struct clocks c = {.nstreams = (int)streams, .tape = t, .kernels = kernels, .race = {-1, -1, -1, -1}};
+	/* Where too many pieces of buffers were used, none is known. */
+	c.used = used && !used->is_full ? used : NULL;
 	c.stream = xcalloc(streams * streams, sizeof *c.stream);
 	c.event = xcalloc(((size_t)t->nevents + 1) * streams, sizeof *c.event);
-	c.last_write = xcalloc(buffers * streams, sizeof *c.last_write);
-	c.last_read = xcalloc(buffers * streams, sizeof *c.last_read);
+	c.last = xcalloc(2 * buffers * streams, sizeof *c.last);
+	memset(c.last, 0xff, 2 * buffers * streams * sizeof *c.last); /* -1: none */
 	c.front = xcalloc(streams, sizeof *c.front);
 	for (int i = 0; i < t->nrows && c.race.row < 0; i++)
 		if (!is_skipped[i]) step(&c, i);
-	/* Whoever called forward goes on with the outputs on the default stream. */
+	/* Whoever called forward goes on with the outputs on the default stream, and when they are let
+	 * go with all of their memory: whole buffers. */
 	for (int i = 0; i < t->noutputs && c.race.row < 0; i++)
 		for (int s = 1; s < c.nstreams && c.race.row < 0; s++) {
-			int32_t last = c.last_write[(size_t)t->outputs[i].buffer * streams + (size_t)s];
-			if (last > clock_of(&c, 0)[s]) c.race = (struct row_race){last - 1, -1, t->outputs[i].buffer};
+			int32_t last = c.last[2 * ((size_t)t->outputs[i].buffer * streams + (size_t)s) + 1];
+			if (last >= 0 && c.accesses[last].row > clock_of(&c, 0)[s])
+				c.race = (struct row_race){c.accesses[last].row - 1, -1, t->outputs[i].buffer, -1};
 		}
 	free(c.stream);
 	free(c.event);
-	free(c.last_write);
-	free(c.last_read);
+	free(c.last);
+	free(c.accesses);
 	free(c.front);
 	return c.race;
 }

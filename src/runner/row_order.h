@@ -1,10 +1,15 @@
 /* row_order: whether a tape's rows are ordered where they have to be. A GPU runs the rows of one
  * stream in order, and those of several as events order them; a launch with programmatic dependent
- * launch may start before the one in front of it ended. Two rows that nothing orders, that share a
- * buffer and of which one writes to it, race, and so does an output that was written on a stream
- * which the default one never waits for. What was given is ready from the start. */
+ * launch may start before the one in front of it ended. Two rows that nothing orders, that share
+ * memory and of which one writes to it, race, and so does an output that was written on a stream
+ * which the default one never waits for. What was given is ready from the start.
+ *
+ * The tape alone says which buffers a row is handed, not which bytes of them it uses. So rows are
+ * looked at by whole buffers first; where some race so, by the bytes that they used in a replay
+ * (row_used.h). One replay says nothing of another's bytes: each is looked at. */
 #ifndef HONE_ROW_ORDER_H
 #define HONE_ROW_ORDER_H
+#include "runner/row_used.h"
 #include "tape/tape.h"
 
 enum row_use {
@@ -24,7 +29,10 @@ struct row_race {
 	int row;   /* -1: no race */
 	int other; /* -1: the end of forward */
 	int buffer;
+	int64_t at; /* the first byte of it that both use; -1: judged by the whole buffer */
 };
-/* kernels: one for each of the tape; is_skipped: rows that never run. */
-struct row_race row_race_find(const struct tape *t, const struct row_kernel *kernels, const bool *is_skipped);
+/* kernels: one for each of the tape; is_skipped: rows that never run. used: what each row used in
+ * the replay that is looked at; NULL, or where it is full: whole buffers. */
+struct row_race row_race_find(
+	const struct tape *t, const struct row_kernel *kernels, const bool *is_skipped, const struct row_used *used);
 #endif

@@ -420,7 +420,11 @@ static int large_look(
 	/* A place that every launch there has, whatever is read, is out of bounds for certain; anything
 	 * else may be a matter of values, which are nobody's there. */
 	bool is_certain = r.has_fault && (!strcmp(r.fault.code, "out-of-bounds") || !strcmp(r.fault.code, "misaligned"));
-	if (r.has_fault)
+	/* Rows that nothing orders used other bytes of their buffers where they were judged. */
+	if (r.has_fault && !strcmp(r.fault.code, "race"))
+		found(f, FOUND_UNJUDGED, "", r.fault.line, "whether rows that nothing orders keep apart there: %.240s",
+			r.fault.text);
+	else if (r.has_fault)
 		found(f, is_certain ? FOUND_WRONG : FOUND_UNKNOWN, r.fault.code, r.fault.line, "%.240s", r.fault.text);
 	else if (!work_compare(g, stock, large, &r, f) && g->s->wants_price) {
 		g->v->cost_s = NAN; /* the judged sizes' */

@@ -22,6 +22,7 @@
 #define NAMES_MAX 24   /* sizes of a task that are looked at */
 #define JUDGED_MAX 64  /* sets of sizes */
 #define ASKS_MAX 12    /* sides that one candidate's trials may be made for */
+#define REFUSED_MAX 36 /* more of them, where it refuses all sizes that come */
 #define TRIALS_MAX 16  /* of them all together */
 #define GROUPS_MAX 8   /* sets of sizes that are judged for the ways that a probe found */
 #define ANSWERS_MAX 32 /* messages to one question */
@@ -167,7 +168,8 @@ static bool is_silent(const struct verdict *v)
 		!strcmp(v->reason, "timeout-kernel") || !strcmp(v->reason, "timeout-gpu");
 }
 
-/* The candidate at these sizes. GRADE_ON: it is right, or refuses, and then why says how. */
+/* The candidate at these sizes. GRADE_ON: it is right, or refuses, and then why, which is empty so
+ * far, says how. */
 static int judge(struct grading *g, const struct oracle_sized *z, char *why, size_t len, struct err *err)
 {
 	struct trace tr = {0};
@@ -214,6 +216,7 @@ struct search {
 	struct judged judged;
 	struct oracle_session *session;
 	int asks;     /* sides that were asked for */
+	int refused;  /* of them, those for which it refused all sizes: they judge nothing, and cost little */
 	int trials;   /* that were judged for them */
 	int most;     /* trials that there may be */
 	bool is_over; /* the reference's process is of no more use */
@@ -224,12 +227,18 @@ struct way {
 	char refused[200]; /* how the candidate refused some sizes */
 };
 
+static bool has_room(const struct search *s)
+{
+	return s->asks - MIN(s->refused, REFUSED_MAX) < ASKS_MAX && s->trials < s->most && !s->is_over;
+}
+
 /* One way to take a side: trials until the reference has no more; each adds to the sizes that were
- * judged. refused: how the candidate refused some of them. next: the number of the next way. */
+ * judged. Sizes that the candidate refuses were not: what it does on their side of another number
+ * is open still. refused: how it refused some of them. next: the number of the next way. */
 static int way_try(struct grading *g, struct search *s, const struct oracle_side *ask, struct way *w, struct err *err)
 {
 	struct err local = {0};
-	int rc = GRADE_ON, said = 0;
+	int rc = GRADE_ON, said = 0, judged = 0, refused = 0;
 	/* A session that failed once is over: no further way is tried by it. */
 	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, ask, &local) != 0;
 	bool is_end = s->is_over;
@@ -242,15 +251,22 @@ static int way_try(struct grading *g, struct search *s, const struct oracle_side
 		 * number of the next; below 0 the end of the session. */
 		if (said == 1) w->next = sized->way;
 		if (!said && sized->trial.counts && s->trials < s->most) {
-			s->trials++;
-			rc = judge(g, sized, w->refused, sizeof w->refused, err);
+			char why[sizeof w->refused] = "";
+			rc = judge(g, sized, why, sizeof why, err);
 			g->v->sized++;
-			judged_add(&s->judged, json_object_get(json_object_get(sized->trial.message, "variant"), "changed"),
-				sized->variant.job);
+			if (why[0]) {
+				memcpy(w->refused, why, sizeof w->refused);
+				refused++;
+			} else {
+				judged_add(&s->judged, json_object_get(json_object_get(sized->trial.message, "variant"), "changed"),
+					sized->variant.job);
+				judged = ++s->trials;
+			}
 		}
 		if (!said) oracle_trial_release(&sized->trial);
 		free(sized);
 	}
+	s->refused += refused && !judged;
 	return rc;
 }
 
@@ -270,7 +286,7 @@ static int side_try(struct grading *g, struct search *s, enum side side, const s
 	struct way w = {.why = "the reference gave no answer"};
 	session_begin(g, s);
 	int rc = way_try(g, s, &ask, &w, err);
-	while (!rc && w.refused[0] && w.next > ask.way && !s->is_over && s->asks < ASKS_MAX && s->trials < s->most) {
+	while (!rc && w.refused[0] && w.next > ask.way && has_room(s)) {
 		struct way other = {0};
 		ask.way = w.next;
 		rc = way_try(g, s, &ask, &other, err);
@@ -288,7 +304,7 @@ static int number_try(struct grading *g, struct search *s, const struct lint_siz
 	for (enum side side = 0; side < SIDE_COUNT && !rc; side++) {
 		char why[200] = "", text[sizeof g->v->unreached[0].text];
 		if (!(SIDES_OF[z->kind] & 1 << side) || is_taken(&s->judged, side, z)) continue;
-		bool is_room = s->asks < ASKS_MAX && s->trials < s->most && !s->is_over;
+		bool is_room = has_room(s);
 		if (is_room) rc = side_try(g, s, side, z, why, sizeof why, err);
 		if (rc || (is_room && !why[0])) continue;
 		side_text(side, z, is_room ? why : "enough other sizes were judged", text, sizeof text);

@@ -82,13 +82,25 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
  * period (a power of two; 0: none): memory by offset, for launches whose values do not matter.
  * `data` has four periods: what is read at an offset is the first two's at its remainder, what is
  * written goes to the last two and is never read. Bounds are those of `bytes` all the same. origin
- * is NULL then. vm_pattern_fill makes the first two. */
+ * is NULL then. vm_pattern_fill makes the first two.
+ *
+ * read, written (both or neither; NULL: nobody asks): a launch leaves 1 for each byte that it reads
+ * or writes, and nothing else there. An atomic does both. used (of all buffers of a launch or of
+ * none; with want_cost) is wide enough for all bytes that the programs
+ * which ran read, and wrote. */
 struct vm_followed;
+struct vm_range {
+	int64_t from; /* bytes; nothing: from >= to */
+	int64_t to;
+};
 struct vm_buffer {
 	uint64_t address;
 	int64_t bytes;
 	uint8_t *data;
 	uint8_t *origin;
+	uint8_t *read;           // (bytes)
+	uint8_t *written;        // (bytes)
+	struct vm_range *used;   // (2): of reads, of writes; or NULL
 	bool is_read_only;
 	int64_t period;
 	struct vm_followed *followed; /* NULL: nobody asks what of it is used */

@@ -24,7 +24,7 @@ static struct row_race find(struct tape_row *rows, int n, int output, const bool
 	struct tape_view out = {.buffer = output};
 	struct tape t = {
 		.nrows = n, .rows = rows, .nbuffers = 4, .noutputs = 1, .outputs = &out, .nstreams = 3, .nevents = 2};
-	return row_race_find(&t, NULL, skipped ? skipped : none);
+	return row_race_find(&t, NULL, skipped ? skipped : none, NULL);
 }
 
 #define EXPECT(row_, other_, buffer_, output, ...) \
@@ -103,7 +103,7 @@ static void test_dependent_launches(void **state)
 			.noutputs = 1,
 			.outputs = &out,
 			.nstreams = 1};
-		struct row_race r = row_race_find(&t, does, (const bool[2]){false, false});
+		struct row_race r = row_race_find(&t, does, (const bool[2]){false, false}, NULL);
 		bool is_race = (how & 7) == 3; /* dependent, let, and it does not wait */
 		assert_int_equal(r.row, is_race ? 1 : -1);
 		assert_int_equal(r.buffer, is_race ? 1 : -1);
@@ -134,10 +134,38 @@ static void test_chains_of_dependent_launches(void **state)
 	for (int skips = 0; skips < 2; skips++) {
 		struct row_kernel does[3] = {{.triggers = true, .uses = writes, .nargs = 1},
 			{.triggers = true, .may_skip_wait = skips, .uses = writes, .nargs = 1}, {.uses = reads, .nargs = 1}};
-		struct row_race r = row_race_find(&t, does, (const bool[3]){false, false, false});
+		struct row_race r = row_race_find(&t, does, (const bool[3]){false, false, false}, NULL);
 		assert_int_equal(r.row, skips ? 2 : -1);
 		assert_int_equal(r.other, skips ? 0 : -1);
 		assert_int_equal(r.buffer, skips ? 1 : -1);
+	}
+}
+
+/* Two launches read what a third one writes over; it waits for the second alone, which has not
+ * waited for the first. */
+static void test_earlier_readers(void **state)
+{
+	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {ROW_READS_EARLY};
+	struct tape_arg made = {.kind = TAPE_ARG_POINTER, .buffer = 1};
+	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 1, .args = &made},
+		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 1, .args = &made},
+		{.kind = TAPE_LAUNCH, .kernel = 2, .nargs = 1, .args = &made}};
+	struct tape_kernel kernels[3] = {{.name = NULL}, {.is_pdl = true}, {.is_pdl = true}};
+	struct tape_view out = {.buffer = 3};
+	struct tape t = {.nrows = 3,
+		.rows = rows,
+		.nbuffers = 4,
+		.nkernels = 3,
+		.kernels = kernels,
+		.noutputs = 1,
+		.outputs = &out,
+		.nstreams = 1};
+	for (int skips = 0; skips < 2; skips++) {
+		struct row_kernel does[3] = {{.triggers = true, .uses = reads, .nargs = 1},
+			{.triggers = true, .may_skip_wait = skips, .uses = reads, .nargs = 1}, {.uses = writes, .nargs = 1}};
+		struct row_race r = row_race_find(&t, does, (const bool[3]){false, false, false}, NULL);
+		assert_int_equal(r.row, skips ? 2 : -1);
+		assert_int_equal(r.other, skips ? 0 : -1);
 	}
 }
 
@@ -149,6 +177,7 @@ static void everything(void *ctx)
 	test_skipped(NULL);
 	test_dependent_launches(NULL);
 	test_chains_of_dependent_launches(NULL);
+	test_earlier_readers(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
@@ -157,7 +186,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams_and_events), cmocka_unit_test(test_outputs),
 		cmocka_unit_test(test_skipped), cmocka_unit_test(test_dependent_launches),
-		cmocka_unit_test(test_chains_of_dependent_launches), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_chains_of_dependent_launches), cmocka_unit_test(test_earlier_readers),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

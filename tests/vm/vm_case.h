@@ -87,6 +87,24 @@ static inline int vm_case_load(const char *folder, const char *name, struct vm_c
 	return rc;
 }
 
+/* Which bytes the launch used, of buffer i, is what others say who count it in another way: what is
+ * written has the kernel's origin, and of what is read the meter knows the pieces of 32 bytes. */
+static inline int vm_case_used(const struct vm_case *c, int i, const struct vm_buffer *b, const uint8_t *origin,
+	const struct vm_report *r, struct err *err)
+{
+	int64_t read = 0;
+	for (int64_t at = 0; at < b->bytes; at++)
+		if (b->written[at] != (origin[at] == TAPE_ORIGIN_KERNEL))
+			return err_set(err, ERR_MISMATCH, "%s: byte %lld of %s is%s among what is written", c->name, (long long)at,
+				c->buffers[i].name, b->written[at] ? "" : " not");
+	for (int64_t at = 0; at < b->bytes; at += 32)
+		if (memchr(b->read + at, 1, (size_t)MIN(b->bytes - at, 32))) read += 32;
+	if (r->touched && MIN(read, b->bytes) != r->touched[2 * i])
+		return err_set(err, ERR_MISMATCH, "%s: %lld bytes of %s are among what is read, and the meter has %lld",
+			c->name, (long long)MIN(read, b->bytes), c->buffers[i].name, (long long)r->touched[2 * i]);
+	return 0;
+}
+
 /* Runs the case; data[i] becomes the contents of buffer i afterwards (caller frees), with 64 guard
  * bytes behind. Inputs are read-only. */
 static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, bool want_cost, bool fma,
@@ -109,6 +127,8 @@ static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, b
 			.bytes = c->buffers[i].bytes,
 			.data = data[i],
 			.origin = origin[i],
+			.read = xcalloc(bytes + 1, 1),
+			.written = xcalloc(bytes + 1, 1),
 			.is_read_only = !c->buffers[i].is_output};
 	}
 	if (!rc) {
@@ -127,7 +147,12 @@ static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, b
 		rc = vm_launch(k, &o, report, err);
 		vm_kernel_free(k);
 	}
-	for (int i = 0; i < c->nbuffers; i++) free(origin[i]);
+	for (int i = 0; i < c->nbuffers; i++) {
+		if (!rc) rc = vm_case_used(c, i, &buffers[i], origin[i], report, err);
+		free(origin[i]);
+		free(buffers[i].read);
+		free(buffers[i].written);
+	}
 	return rc;
 }
 

@@ -109,6 +109,8 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 	else if (is_read && b->origin && memchr(b->origin + offset, TAPE_ORIGIN_NONE, size)) fault = VM_FAULT_UNINITIALISED;
 	if (fault == VM_FAULT_NONE) {
 		if (is_write && b->origin) memset(b->origin + offset, TAPE_ORIGIN_KERNEL, size);
+		if (is_read && b->read) memset(b->read + offset, 1, size);
+		if (is_write && b->written) memset(b->written + offset, 1, size);
 		uint8_t *at = vm_buffer_data(b, offset, is_write);
 		/* What changes memory by offset reads it and writes elsewhere. */
 		if (b->period && is_read && is_write) memcpy(at, vm_buffer_data(b, offset, false), size);

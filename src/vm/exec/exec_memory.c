@@ -19,8 +19,11 @@
 struct span { /* of a box: at its first element; of addresses: the buffer whose address is start */
 	uint8_t *data;
 	uint8_t *origin;
+	uint8_t *used; /* where it is left that the access was made; NULL: nobody asks */
 	int64_t start;
 };
+
+static uint8_t *used_of(const struct vm_buffer *b, bool is_write) { return is_write ? b->written : b->read; }
 
 /* The buffer that holds all of min to max, where an access of `size` bytes begins, if it allows
  * that: aligned by low_bits, what any of the addresses may have set; writable if it is written.
@@ -62,6 +65,8 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 	if (!b) return false;
 	out->data = vm_buffer_data(b, min - start, is_write) + (a->base + shift - min);
 	out->origin = b->origin ? b->origin + (a->base + shift - start) : NULL;
+	out->used = used_of(b, is_write);
+	if (out->used) out->used += a->base + shift - start;
 	return true;
 }
 
@@ -71,6 +76,20 @@ static bool row_is_written(const uint8_t *origin, int64_t step, int64_t n, size_
 	for (int64_t i = 0; i < n; i++)
 		if (memchr(origin + i * step, TAPE_ORIGIN_NONE, size)) return false;
 	return true;
+}
+
+static void mark_row(uint8_t *to, uint8_t mark, int64_t step, int64_t n, size_t size)
+{
+	if (step == (int64_t)size) memset(to, mark, (size_t)n * size);
+	else
+		for (int64_t i = 0; i < n; i++) memset(to + i * step, mark, size);
+}
+
+static void mark_each(
+	const struct span *mem, uint8_t *to, uint8_t mark, const int64_t *address, const uint8_t *m, int64_t n, size_t size)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (!m || m[i]) memset(to + (address[i] - mem->start), mark, size);
 }
 
 #define ROW(T) do { for (int64_t i = 0; i < n; i++) *(T *)(d + i * dstep) = *(const T *)(s + i * sstep); } while (0)
@@ -132,14 +151,12 @@ static bool walk_box(const struct box_walk *w, struct span mem, uint8_t *dense, 
 		int64_t at = row.mem, dense_at = row.dense;
 		if (is_store) {
 			copy_row(mem.data + at, step, dense + dense_at, dense_step, n, w->size);
-			if (mem.origin && step == (int64_t)w->size)
-				memset(mem.origin + at, TAPE_ORIGIN_KERNEL, (size_t)n * w->size);
-			else if (mem.origin)
-				for (int64_t i = 0; i < n; i++) memset(mem.origin + at + i * step, TAPE_ORIGIN_KERNEL, w->size);
+			if (mem.origin) mark_row(mem.origin + at, TAPE_ORIGIN_KERNEL, step, n, w->size);
 		} else {
 			if (mem.origin && !row_is_written(mem.origin + at, step, n, w->size)) return false;
 			copy_row(dense + dense_at, dense_step, mem.data + at, step, n, w->size);
 		}
+		if (mem.used) mark_row(mem.used + at, 1, step, n, w->size);
 	} while (next_row(w, &row));
 	return true;
 }
@@ -298,8 +315,8 @@ static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uin
 	int64_t start;
 	const struct vm_buffer *b = min > max ? NULL : buffer_of_range(c, min, max, bits, size, is_write, &start);
 	if (!b) return false;
-	*out = b->period ? (struct span){vm_buffer_data(b, min - start, is_write), NULL, min}
-					 : (struct span){b->data, b->origin, start};
+	*out = b->period ? (struct span){vm_buffer_data(b, min - start, is_write), NULL, NULL, min}
+					 : (struct span){b->data, b->origin, used_of(b, is_write), start};
 	return true;
 }
 
@@ -313,6 +330,7 @@ static bool load_gather(struct vm_ctx *c, const int64_t *address, const uint8_t 
 	if (mem.origin)
 		for (int64_t i = 0; i < n; i++)
 			if ((!m || m[i]) && memchr(mem.origin + (address[i] - mem.start), TAPE_ORIGIN_NONE, size)) return false;
+	if (mem.used) mark_each(&mem, mem.used, 1, address, m, n, size);
 	switch (size) {
 	case 1: GATHER(uint8_t); break;
 	case 2: GATHER(uint16_t); break;
@@ -535,9 +553,8 @@ static int scatter(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 {
 	struct span mem;
 	if (!all_in_one(c, address, m, n, size, true, &mem)) return store_each(c, in, address, m, s, step, n, size);
-	if (mem.origin)
-		for (int64_t i = 0; i < n; i++)
-			if (!m || m[i]) memset(mem.origin + (address[i] - mem.start), TAPE_ORIGIN_KERNEL, size);
+	if (mem.origin) mark_each(&mem, mem.origin, TAPE_ORIGIN_KERNEL, address, m, n, size);
+	if (mem.used) mark_each(&mem, mem.used, 1, address, m, n, size);
 	switch (size) {
 	case 1: SCATTER(uint8_t); return 0;
 	case 2: SCATTER(uint16_t); return 0;

@@ -184,6 +184,19 @@ static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_
 	t->own[is_store][index]++;
 }
 
+/* The ends of what the lanes use. */
+static void use_range(
+	const struct vm_ctx *c, const int64_t *address, const uint8_t *mask, int64_t n, size_t size, bool is_store)
+{
+	for (int64_t i = 0; i < n; i++) {
+		const struct vm_buffer *b = mask && !mask[i] ? NULL : buffer_of(c->memory, address[i]);
+		int64_t at = (int64_t)((uint64_t)address[i] & ADDRESS_MASK);
+		if (!b) continue;
+		b->used[is_store].from = MIN(b->used[is_store].from, at);
+		b->used[is_store].to = MAX(b->used[is_store].to, at + (int64_t)size);
+	}
+}
+
 /* Lanes that one instruction joins lie side by side, from an aligned address on, and one mask
  * stands for them. The compiler joins by what it was told (tl.multiple_of, tl.max_contiguous,
  * tl.max_constancy), and a false word is no error as long as nothing is joined by it. */
@@ -227,6 +240,7 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 	int64_t before = a.cost->requests, active = 0;
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
+	if (c->memory->nbuffers && c->memory->buffers[0].used) use_range(c, address, mask, n, size, is_store);
 	uint8_t *const *map = is_store ? c->write_map : c->read_map;
 	uint64_t noted = UINT64_MAX; /* the granule of the element before: neighbours share one */
 	for (int64_t i = 0; i < n; i++) {
