@@ -32,6 +32,9 @@ DECIDES = ("host code decides by {}, which belongs to the process and not to the
            "compared with itself and used as a key, but nothing may depend on it")
 
 
+NAMES = ("__name__", "__qualname__", "__module__")
+
+
 class Facts:
     """What is known of a drawn value. source: what it was asked by, in words. kind: the class that
     it stands for, None where nobody can say. key: what it is equal by; None: it is equal to itself
@@ -78,6 +81,8 @@ class Drawn:
         kind = facts_of(self).kind
         if name == "__class__":
             return refuse(self) if kind is None and is_asked() else kind or Drawn
+        if kind is None and name in NAMES:
+            return derived((self,), str)
         if name.startswith("__"):
             return object.__getattribute__(self, name)
         if name.startswith("_") or kind is not None and name not in dir(kind):
@@ -331,6 +336,8 @@ def text_of(value, how=str, spec=""):
         text = derived((value,), str, None if spec or key is None else ("text", how.__name__, key))
         facts_of(text).life = facts_of(value).life
         return text
+    if TYPE(value) is types.ModuleType and how is not format:
+        return drawn("the text of a module, which has its place", str, ("text", id(value)))
     return checked_text(format(value, spec) if how is format else how(value))
 
 

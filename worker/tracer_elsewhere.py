@@ -289,6 +289,7 @@ GRADIENTS = (("with gradients", lambda: with_gradients(torch.nn.Parameter)),
 INFERENCE = ("in inference mode", torch.inference_mode)
 CASTS = (("under autocast", lambda: torch.autocast("cuda", torch.bfloat16)),
          ("under autocast to fp16", lambda: torch.autocast("cuda", torch.float16)))
+PRODUCTS = ("where products may be in tf32", lambda: products_in_tf32())
 OTHER_MODE = ("in the other mode of train() and eval()", in_the_other_mode)
 
 
@@ -300,10 +301,25 @@ def drawn_modes():
     casts, gradients = DRAWN.sample(CASTS, 2), DRAWN.sample(GRADIENTS, 2)
     yield BARE, BARE, gradients[0]
     yield BARE, casts[0], BARE
+    yield PRODUCTS, BARE, BARE
     yield OTHER_MODE, BARE, BARE
     for number, (cast, gradient) in enumerate(itertools.product(casts, gradients)):
         yield (OTHER_MODE if number in (0, 3) else BARE), cast, gradient
     yield DRAWN.choice((BARE, OTHER_MODE)), casts[1], INFERENCE
+
+
+@contextlib.contextmanager
+def products_in_tf32():
+    """Whoever wants products of matrices to be fast says so to torch, and kernels may follow; of
+    convolutions torch's own default says the opposite."""
+    before, cudnn = torch.get_float32_matmul_precision(), torch._C._get_cudnn_allow_tf32()
+    torch.set_float32_matmul_precision("highest" if before != "highest" else "high")
+    torch._C._set_cudnn_allow_tf32(not cudnn)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch._C._set_cudnn_allow_tf32(cudnn)
 
 
 @contextlib.contextmanager

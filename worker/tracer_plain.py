@@ -14,6 +14,7 @@ import bisect
 import ctypes
 import functools
 import gc
+import logging
 import mmap
 import os
 import sys
@@ -23,6 +24,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import tracer_asked
 import tracer_chance
 import tracer_clocks
 import tracer_disguise
@@ -394,5 +396,6 @@ def install(seed):
     tracer_chance.install(seed)
     tracer_process.install_process()
     tracer_watch.install()
+    tracer_asked.LOGGERS = frozenset(logging.root.manager.loggerDict)
     tracer_disguise.STAND_IN_CLASSES |= {id(type(os.environ)), id(type(sys.flags))}
     return SHELL

@@ -179,7 +179,8 @@ def install_process():
     many = {resource.RLIMIT_NOFILE: 1 << 20, resource.RLIMIT_NPROC: 1 << 18}
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
-    gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
+    gc.isenabled = told(gc.isenabled, "gc.isenabled()", bool, is_kept=True)
+    gc.get_freeze_count = told(gc.get_freeze_count, "gc.get_freeze_count()", is_kept=True, low=0)
     install_totals()
     # The worker runs isolated, an ordinary Python does not.
     sys.dont_write_bytecode = False

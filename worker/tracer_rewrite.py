@@ -17,8 +17,10 @@ import sys
 import types
 import warnings
 
+import numpy
 import torch
 
+import tracer_asked
 import tracer_disguise
 import tracer_drawn
 import tracer_sites
@@ -55,6 +57,7 @@ MAKERS = {IDENTITY(f): kind for f, kind in (
 MAKING_MODULES = ("math", "cmath", "time", "datetime", "posixpath", "decimal", "fractions", "statistics")
 MAKING_CLASSES = (int, float, datetime.date, datetime.timedelta)
 TEXTS = {IDENTITY(str): str, IDENTITY(repr): repr, IDENTITY(ascii): ascii}
+DOORS = ("__getattribute__", "__getattr__", "getattr_static")      # to what an attribute's name gives
 SLOTS = (types.MethodWrapperType, types.WrapperDescriptorType)
 OF_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.ClassMethodDescriptorType, *SLOTS)
 NAMED = (*OF_C, types.MethodType, types.FunctionType)
@@ -110,7 +113,7 @@ def is_own(cls):
 
 def before(f, args, kwargs):
     """What a function that is not the candidate's own answers, where that is not its own answer:
-    (answer,), or None."""
+    (answer,), or (None, what makes it of its own), or None."""
     # By name or class: what tells something of the process whatever it is given.
     kind = type(f)
     owner = getattr(f, "__self__", None) if kind in NAMED else None
@@ -122,6 +125,8 @@ def before(f, args, kwargs):
         refused_draw()
     if f is torch.Generator and any(str(a).startswith("cuda") for a in (*args, *kwargs.values())):
         refused("host code makes a generator on the GPU, and a trace has none: make it on the CPU")
+    if f is numpy.random.seed and (args and args[0] is not None or kwargs.get("seed") is not None):
+        GENERATORS.pop(id(numpy.random.mtrand._rand), None)
     if found is None and is_seeded(f, args, kwargs):
         found = f(*args, **kwargs),
     if found is None and (f is eval or f is exec or f is compile) and args:
@@ -129,6 +134,14 @@ def before(f, args, kwargs):
     if found is not None:
         return found
     refuse_lookers(f, args, kwargs)
+    if (name in DOORS or TYPE(f) in (operator.attrgetter, operator.methodcaller)) and tracer_asked.is_module(
+            (owner, *args)):
+        refused("host code asks a module by another door than its names")
+    found = by_attribute(f, args) if f is getattr or f is setattr else tracer_asked.of_others(f, name, args)
+    if found is None and name and first_drawn((*args, *kwargs.values())) is None:
+        found = tracer_asked.answer(f, kind, owner, name, args, kwargs)
+    if found is not None:
+        return found
     # By argument: functions that tell of the process, sets that show their order, drawn values.
     asks = [told_by(f, a) for a in (*args, *kwargs.values())]
     if any(a is not b for a, b in zip(asks, (*args, *kwargs.values()))):
@@ -143,6 +156,16 @@ def before(f, args, kwargs):
     if TYPE(value) is tracer_value.Value:
         value.refuse()
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
+
+
+def by_attribute(f, args):
+    """getattr and setattr, as the attribute in host code's text would be asked for."""
+    if f is setattr and len(args) == 3:
+        tracer_asked.put(*args[:2])
+    if f is not getattr or len(args) < 2 or TYPE(args[1]) is not str:
+        return None
+    asked = tracer_asked.owner(*args[:2])
+    return None if asked is args[0] else (getattr(asked, args[1]),)
 
 
 def refuse_orders(f, owner, name, args, kwargs):
@@ -190,7 +213,8 @@ def told_by(f, thing):
         return thing
     if thing is IDENTITY or thing is HASH:
         return identity if thing is IDENTITY else hash_of
-    return types.MethodType(CALLER, thing) if id(f) in TAKERS and id(thing) in LOOKERS else thing
+    is_asked = id(f) in TAKERS and (id(thing) in LOOKERS or tracer_asked.is_asker(thing))
+    return types.MethodType(CALLER, thing) if is_asked else thing
 
 
 def refuse_lookers(f, args, kwargs):
@@ -223,7 +247,7 @@ def of(value, name):
     """What host code asks for this attribute."""
     if tracer_disguise.tells(value, name):
         refused(MADE)
-    return value
+    return tracer_asked.owner(value, name)
 
 
 PARAMETER = [lambda t: None]     # the value of a tensor that is a parameter's element, drawn, or None
@@ -276,13 +300,19 @@ def with_drawn(f, kind, owner, name, value, args, kwargs):
     module = str(getattr(f, "__module__", None))
     # What says something of its class, and what writes it down.
     if f is type:
-        return (args[0].__class__,) if type(args[0]) is Drawn else None
+        kind = facts_of(args[0]).kind if type(args[0]) is Drawn else None
+        return (kind or derived(args),) if type(args[0]) is Drawn else None
     if id(f) in TEXTS:
         return (text_of(args[0], TEXTS[id(f)]) if type(args[0]) is Drawn else derived((value,), str)),
     if f is format or isinstance(owner, str) or of is str:
         return derived((value,), str if name in ("join", "format", "__add__", "__format__", "replace") else None),
     if f is print or f is warnings.warn or module == "logging":
         return None,
+    if f is operator.is_ or f is operator.is_not:
+        found = tracer_asked.same(*args)
+        return found if type(found) is Drawn else found == (f is operator.is_),
+    if f is callable and facts_of(value).kind is None:
+        return derived((value,), bool),
     # Containers and what only looks for equal ones; what is thrown; arithmetic.
     if id(f) in HOLDERS:
         return refuse(value) if f in (getattr, setattr, hasattr) and first_drawn(args[1:2], 0) is not None else None
@@ -311,7 +341,7 @@ CALL_TEXT = """
 def call(f, /, *args, **kwargs):
     found = before(f, args, kwargs)
     if found is not None:
-        return found[0]
+        return found[0] if len(found) == 1 else found[1](f(*args, **kwargs))
     found = f(*args, **kwargs)
     return checked_text(found) if type(found) is str else found
 """
@@ -446,14 +476,43 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node):
+        """Whose attribute it is; what host code sets itself is its own."""
         self.generic_visit(node)
-        if isinstance(node.ctx, ast.Load):
-            node.value = self.ask("of", node.value, node.value, ast.copy_location(ast.Constant(node.attr), node))
+        if not isinstance(node.ctx, ast.Del):
+            asked = "of" if isinstance(node.ctx, ast.Load) else "put"
+            node.value = self.ask(asked, node.value, node.value, ast.copy_location(ast.Constant(node.attr), node))
         return node
 
+    def visit_Compare(self, node):
+        """`is` asks nothing of what it compares."""
+        self.generic_visit(node)
+        if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return node
+        same = self.ask("same", node, node.left, node.comparators[0])
+        return same if isinstance(node.ops[0], ast.Is) else ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
+
+    def visit_Module(self, node):
+        """What the text imports in its own lines is there."""
+        for line in node.body:
+            if isinstance(line, (ast.Import, ast.ImportFrom)):
+                tracer_asked.imports(line)
+        return self.generic_visit(node)
+
+    def visit_ImportFrom(self, node):
+        """A name that is taken from a module is asked for like its attribute."""
+        if node.level or node.module == "__future__" or any(a.name == "*" for a in node.names):
+            return node
+        lines = [node]
+        for alias in node.names:
+            own = ast.copy_location(ast.Name(alias.asname or alias.name, ast.Load()), node)
+            place = ast.copy_location(ast.Name(own.id, ast.Store()), node)
+            texts = [ast.copy_location(ast.Constant(text), node) for text in (node.module, alias.name)]
+            lines.append(ast.copy_location(ast.Assign([place], self.ask("named", node, own, *texts)), node))
+        return lines
+
     def visit_Name(self, node):
-        """Whether asserts run belongs to the process."""
-        return self.ask("debug", node) if node.id == "__debug__" else node
+        """Whether asserts run, and whether a file was imported, belongs to the process."""
+        return self.ask("debug", node) if node.id in ("__debug__", "__builtins__") else node
 
     def visit_JoinedStr(self, node):
         parts = []
@@ -528,7 +587,8 @@ class Rewriter(ast.NodeTransformer):
 
 
 ASKED = types.SimpleNamespace(given=given, formatted=written, joined=joined, remainder=rest_or_text, ordered=ordered,
-                              caught=caught, debug=debug, of=of)
+                              caught=caught, debug=debug, of=of, put=tracer_asked.put, same=tracer_asked.same,
+                              named=tracer_asked.named)
 
 
 def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):

@@ -193,6 +193,9 @@ def set_otherwise():
         stack.callback(setattr, sys, "path", sys.path)
         sys.path = [*sys.path, *(f"/srv/part{i}" for i in range(200))]
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        stack.callback(setattr, sys, "stdin", sys.stdin)
+        sys.stdin = io.StringIO()
         # What runs in a notebook runs in a loop.
         stack.callback(RUNNING, asyncio._get_running_loop())
         RUNNING(object())
@@ -209,7 +212,14 @@ def set_otherwise():
         stack.enter_context(numpy.printoptions(precision=5, threshold=7))
         stack.callback(setattr, sys, "flags", sys.flags)
         sys.flags = flags_otherwise()
-        for name, value in (("ps1", ">>> "), ("tracebacklimit", 60)):
+        # Somebody listens to loggers that the candidate has made.
+        loggers = logging.root.manager.loggerDict
+        for logger in [loggers[name] for name in others_in(loggers, LEVELS.then)]:
+            if isinstance(logger, logging.Logger):
+                stack.callback(setattr, logger, "handlers", logger.handlers)
+                logger.handlers = [*logger.handlers, logging.NullHandler()]
+        for name, value in (("ps1", ">>> "), ("tracebacklimit", 60), ("last_type", ValueError),
+                            ("last_value", ValueError()), ("last_traceback", None)):
             setattr(sys, name, value)
             stack.callback(delattr, sys, name)
         yield

@@ -319,12 +319,43 @@ static void variant_replace(struct grading *g, struct powers *p, const struct as
 	g->oracle = &p->own;
 }
 
+/* A size near `odd` that 2^twos divides and no higher power of two; 0 where that is a power of two
+ * itself. */
+static int64_t even_size(int64_t odd, int twos)
+{
+	int64_t part = (odd >> twos) | 1;
+	return part > 1 ? part << twos : 0;
+}
+
+/* A block is refused at whatever is no power of two. A candidate that refuses odd sizes, or those
+ * that sixteen does not divide, and takes others has no block there: it is judged at the least even
+ * of those that it takes, where what lies behind its last block is most. */
+static enum outcome evens_try(
+	struct grading *g, struct powers *p, struct asked *a, struct set *set, int i, struct err *err)
+{
+	for (int twos = 1; even_size(a->ordinary.of[i], twos); twos++) {
+		struct set next = *set;
+		next.of[i] = even_size(a->ordinary.of[i], twos);
+		if (next.of[i] == p->stock.of[i]) continue;
+		enum outcome said = step_try(g, p, a, &next, err);
+		if (said == SET_INFRA) return said;
+		if (said != SET_TAKEN) continue;
+		*set = next;
+		a->ordinary.of[i] = next.of[i];
+		a->is_needed[i] = false;
+		return said;
+	}
+	return SET_REFUSED;
+}
+
 /* What was refused among small sizes may be taken beside the ones that are judged:
  * then it is judged there. One size alone was refused beside all others' ordinary
  * ones, by the variant itself. */
 static enum outcome refine(struct grading *g, struct powers *p, struct asked *a, struct set *set, struct err *err)
 {
 	int nneeded = 0;
+	for (int i = 0; i < p->nnames; i++)
+		if (a->is_needed[i] && evens_try(g, p, a, set, i, err) == SET_INFRA) return SET_INFRA;
 	for (int i = 0; i < p->nnames; i++) nneeded += a->is_needed[i];
 	for (int i = 0; i < p->nnames && nneeded > 1; i++) {
 		if (!a->is_needed[i]) continue;

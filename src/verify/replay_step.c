@@ -64,12 +64,13 @@ static int load(struct grading *g, const struct trace *t, int *order_line, struc
 	*order_line = loaded.order_line;
 	g->cost_varies = loaded.data_line >= 0;
 	if (loaded.fp8_line >= 0) g->v->fp8_line = loaded.fp8_line;
-	if (loaded.tf32_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32)
+	bool is_strict = !g->s->tf32 && !g->is_coarse;
+	if (loaded.tf32_line >= 0 && is_strict && g->oracle->dtype == DTYPE_F32)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "tf32", loaded.tf32_line,
 			"candidate.py:%d: tl.dot on fp32 operands uses tf32 (11 bits of mantissa), which is its default; "
 			"pass input_precision=\"ieee\", or verify with --precision tf32",
 			loaded.tf32_line);
-	if (loaded.narrow_line >= 0 && !g->s->tf32 && g->oracle->dtype == DTYPE_F32 && !g->oracle->narrows)
+	if (loaded.narrow_line >= 0 && is_strict && g->oracle->dtype == DTYPE_F32 && !g->oracle->narrows)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "low-precision", loaded.narrow_line,
 			"candidate.py:%d: values of fp32 are rounded to a narrower type there and then stored; the task computes "
 			"in fp32 "

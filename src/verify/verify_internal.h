@@ -190,6 +190,7 @@ struct grading {
 	char library_op[104];
 	json_t *compiled; /* (the stock tape's kernels) what their costs are counted with (compile_step.c); NULL */
 	bool cost_varies; /* what the stock tape costs depends on data, so every trial is metered */
+	bool is_coarse;   /* a mode is judged in which products may be in tf32 (mode_step.c) */
 	struct runner_result judged; /* the stock trial's replay: costs and touched, for price_step; zeros: none yet */
 	struct guided *guided;       /* sides of comparisons that trials took (guided.h); NULL before the first */
 	bool is_left_out[ORACLE_VARIANTS_MAX];    /* sizes that the candidate is not for */

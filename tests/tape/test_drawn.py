@@ -18,11 +18,14 @@ import tracer
 import wire
 
 SOURCE = """
-import builtins, collections, copy, datetime, functools, gc, json, logging, operator, os, posix, random
-import resource, secrets, socket, struct, sys, threading, time, uuid, warnings
+import __main__
+import builtins, collections, copy, datetime, functools, gc, inspect, json, logging, operator, os, posix, random
+import resource, secrets, signal, socket, struct, sys, threading, time, uuid, warnings
 import _datetime, _random, _socket, _thread
 import numpy, torch, triton
+import torch._dynamo, torch._inductor.config
 import triton.language as tl
+from sys import modules
 CACHE = {{}}
 
 
@@ -100,6 +103,24 @@ REFUSED = [
     f"{COMPILED}.metadata.shared == 16", f"'.version' in {COMPILED}.asm.get('ptx', '')",
     f"{COMPILED}.hash.endswith('77')", f"{TIMED}.elapsed_time({TIMED}) > 800",
     "kept(1) + (kept.cache_info().hits == 77)",
+    # What a module is set to, holds, or lies in, by each door.
+    "len(gc.callbacks) > 0", "len(getattr(gc, 'callbacks')) > 0", "len(vars(gc)['callbacks']) > 0",
+    "len(gc.__dict__['callbacks']) > 0", "len(operator.attrgetter('callbacks')(gc)) > 0",
+    "len(gc.__getattribute__('callbacks')) > 0", "len(object.__getattribute__(gc, 'callbacks')) > 0",
+    "len(list(map(signal.getsignal, [15]))[0].name) > 9", "functools.partial(sys.getdlopenflags)() == 77",
+    "operator.methodcaller('getdlopenflags')(sys) == 77", "not gc.isenabled()", "gc.get_freeze_count() > 0",
+    "len(sys.meta_path) > 9", "len(sys.path_hooks) > 9", "callable(signal.getsignal(15))",
+    "signal.getsignal(15) is not signal.SIG_DFL", "operator.is_(sys.exception(), None) and False",
+    "torch._dynamo.config.suppress_errors", "torch._inductor.config.max_autotune", "triton.knobs.runtime.debug",
+    "'vllm' in sys.modules", "sys.modules.get('vllm') is not None", "len(sys.modules) > 9999", "'vllm' in modules",
+    "os.__file__.startswith('/opt')", "torch.__path__[0].startswith('/opt')", "triton.__spec__.origin[1] == 'o'",
+    "repr(os)[-9] == '7'", "os.path.join.__code__.co_filename[1] == 'o'", "torch.nn.Linear._version == 77",
+    "inspect.getfile(torch.nn.Linear)[1] == 'o'", "type(sys.stdout).__name__ == 'OutStream'", "sys.stdin.closed",
+    "logging.getLogger('torch').level == 17", "logging.root.manager.loggerDict.get('vllm')", "torch.hub._hub_dir",
+    "torch.backends.cuda.matmul.allow_fp16_accumulation", "torch.backends.cudnn.conv.fp32_precision == 'ieee'",
+    "torch.is_autocast_enabled('xpu')", "torch.backends.cuda.preferred_linalg_library().name == 'x'",
+    "numpy.getbufsize() == 77", "hasattr(__main__, 'get_ipython')",
+    "torch.distributed.get_debug_level().name == 'X'", "torch.nn.modules.module._global_forward_pre_hooks",
 ]
 # Statements of forward, and of the constructor, that keep what the process tells.
 HONEST = [
@@ -130,6 +151,16 @@ HONEST = [
     ("n = {}; exec('a = 0', n); flag = n['a'] + eval('0')", ""), ("flag = int(str(copy.copy([1])) != '[1]')", ""),
     ("flag = 0", "self.own = triton.testing.do_bench(lambda: None)"), ("flag = 0",
      "self.own = collections.Counter([1])"),
+    ("flag = int(sys.maxsize < 9) + int(os.name != 'posix') + int(triton.__version__ == '')", ""),
+    ("flag = int(sys.modules[__name__] is None) + int('torch' not in sys.modules) + int('a' not in __name__) * 0", ""),
+    ("flag = int(torch._dynamo.config.verbose)", "torch._dynamo.config.verbose = False"),
+    ("flag = int(setattr(torch.backends.cudnn, 'benchmark', True) or not torch.backends.cudnn.benchmark)", ""),
+    ("flag = int(not torch.is_grad_enabled()) * 0 + int(not torch.cuda.is_available())", ""),
+    ("sys.stdout.flush(); print('a', file=sys.stderr); sys.path.append('/a'); flag = 0", "self.own = os.__file__"),
+    ("flag = 0 * int(logging.getLogger(__name__).isEnabledFor(9)) + 0 * len(logging.getLogger('own').handlers)", ""),
+    ("flag = 0; self.own = (signal.getsignal(15), gc.callbacks, gc.isenabled(), torch.hub._hub_dir)", ""),
+    ("flag = len([n for n in vars(tl) if n == 'x']) + int(tl.float32 is None) + int(torch.pi < 3)", ""),
+    ("numpy.random.seed(3); flag = 0 * int(numpy.random.rand() < 0)", ""),
     ("flag = min(0, *(n for n in (1, 2))); z = (x\n         .contiguous()\n         .view(-1))", ""),
 ]
 
