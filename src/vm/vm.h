@@ -277,6 +277,8 @@ struct vm_site {
 	/* Of a result that comes of mixed data, whatever the kind (vm_coverage_gates). */
 	bool is_gate;
 	uint8_t results;       /* that were seen over all launches: none, one, 2: several */
+	int few;               /* of an exponential: lanes in which it did not vanish, as long as they are few */
+	int64_t vanished;      /* likewise: in which it did */
 	uint64_t result;       /* the one */
 	int64_t seen;          /* GATE_PLACE, _WHOLE, _NONE_LEFT: looks at other operands than the look before had */
 	uint64_t looked;       /* likewise: the last look's operands, as a hash */

@@ -152,8 +152,11 @@ static bool is_bounded(const struct vm_program *p, const int32_t *maker, const s
  * its constant, or one number though both operands changed; likewise a sum or difference of two,
  * what whole numbers made of floats give, what a block gives at places that change, and a reduction
  * of so few that it stands for one of these, or of which nothing was left. Likewise an exponential
- * that vanished everywhere. Each hides a comparison. */
+ * that vanished everywhere but in a few lanes, from which no aim starts.
+ * Each hides a comparison. */
 #define FEW_ELEMENTS 8
+#define FEW_LANES 32
+#define FEW_OF 512 /* lanes for each of them: a softmax that goes over a row in parts has few of either */
 static enum vm_gate_number number_of(const struct vm_program *p, const struct vm_instr *in, const struct vm_site *s,
 	const bool *is_data, const uint16_t *mix)
 {
@@ -352,6 +355,7 @@ static bool is_still(const struct vm_coverage *c, const struct vm_site *s)
 	bool is_moved = false;
 	if (!s->is_gate || s->is_bounded || s->is_decided || s->results != 1) return false;
 	if (s->number == GATE_LOOP) return s->moved != 0;
+	if ((int64_t)s->few * FEW_OF > s->vanished) return false;
 	bool is_of_zeros = s->number == GATE_ZERO || s->number == GATE_NONE_LEFT;
 	/* Of many operands at once, one result or a few say nothing. */
 	if (is_of_many(s) && s->seen < SEEN_LEAST) return false;
@@ -471,6 +475,11 @@ static uint64_t hash_numbers(uint64_t h, const double *a, int64_t n)
 	return h;
 }
 
+static bool is_exponential(const struct vm_site *s, const struct vm_instr *in)
+{
+	return s->number == GATE_NONE_LEFT && in->op == OP_MAP;
+}
+
 void vm_gate_look(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s)
 {
 	struct vm_reader r[2];
@@ -570,6 +579,10 @@ void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 		for (int64_t i = 0; data && i < n && s->results < 2; i++) {
 			uint64_t bits = 0;
 			memcpy(&bits, data + (size_t)i * elem_bytes(e), elem_bytes(e));
+			/* what a few lanes came near is as good as unseen */
+			bool is_gone = is_exponential(s, in) && is_zero(bits, e);
+			s->vanished += is_gone;
+			if (is_exponential(s, in) && !is_gone && ++s->few < FEW_LANES) continue;
 			if (!s->results) s->result = bits;
 			if (!s->results || bits != s->result) s->results++;
 			s->seen += s->is_new;
