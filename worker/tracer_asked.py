@@ -57,6 +57,8 @@ MODES = frozenset((
 # What other callers have set otherwise (tracer_users.py): honest host code may ask, as long as it
 # does the same either way.
 OTHERWISE = frozenset((
+    "_get_current_dispatch_mode", "_get_current_dispatch_mode_stack", "_get_dispatch_mode", "_get_dispatch_stack_at",
+    "_len_torch_dispatch_stack", "_only_lift_cpu_tensors",
     "_current_process", "_get_running_loop", "_is_debug_mode", "_len_torch_function_stack", "_loggerClass",
     "_parent_process", "_tracemalloc.is_tracing", "_weakref.getweakrefcount", "_worker_info", "_xoptions",
     "allow_fp16_reduced_precision_reduction", "cudnn_sdp_enabled", "disable", "dont_write_bytecode", "excepthook",
@@ -216,6 +218,11 @@ def imports(line):
         while name:
             IMPORTED.add(name)
             name = name.rpartition(".")[0]
+
+
+def own_builtins():
+    """Python's own names are a module where a file is run and a table where it is imported."""
+    return of_process("__builtins__", NO_CLASS, "__builtins__")
 
 
 def put(value, name):

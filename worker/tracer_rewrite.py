@@ -512,7 +512,8 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Name(self, node):
         """Whether asserts run, and whether a file was imported, belongs to the process."""
-        return self.ask("debug", node) if node.id in ("__debug__", "__builtins__") else node
+        asked = {"__debug__": "debug", "__builtins__": "builtins"}.get(node.id)
+        return self.ask(asked, node) if asked else node
 
     def visit_JoinedStr(self, node):
         parts = []
@@ -588,7 +589,7 @@ class Rewriter(ast.NodeTransformer):
 
 ASKED = types.SimpleNamespace(given=given, formatted=written, joined=joined, remainder=rest_or_text, ordered=ordered,
                               caught=caught, debug=debug, of=of, put=tracer_asked.put, same=tracer_asked.same,
-                              named=tracer_asked.named)
+                              named=tracer_asked.named, builtins=tracer_asked.own_builtins)
 
 
 def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):
