@@ -312,6 +312,7 @@ struct vm_held {
 	double lo;
 	double hi;
 	bool may_be_nan;
+	uint16_t mix; /* what data went through that launches stored there, whatever the state (check_gate.c) */
 };
 /* Before each launch too: held[i] is of the buffer that argument i points into, NULL where it is no
  * pointer, and becomes what the buffer may hold when the launch has ended. Whether anything did
