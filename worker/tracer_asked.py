@@ -122,7 +122,7 @@ def is_setting(module, name, found):
     if name.startswith("__") or is_known(module, name):
         return False
     # A table or a register, whatever it holds; numbers and texts that are no constants.
-    is_process = module in PROCESS or root in PROCESS or module.startswith(SETTINGS)
+    is_process = module in PROCESS or root in PROCESS or module == "time" or module.startswith(SETTINGS)
     if TYPE(found) in COLLECTIONS and (is_private or is_process) or is_private and TYPE(found) in REGISTERS:
         return True
     if not is_plain(found):
@@ -225,6 +225,19 @@ def own_builtins():
     return of_process("__builtins__", NO_CLASS, "__builtins__")
 
 
+def starred(module):
+    """What `from module import *` gives: settings among it are asked for like its attributes."""
+    for name, thing in list(tracer_drawn.MODULE.items()):
+        if getattr(sys.modules.get(module), name, NO_CLASS) is thing:
+            tracer_drawn.MODULE[name] = named(thing, module, name)
+
+
+def subject(thing):
+    """What `match` looks at by attributes in a class's pattern."""
+    is_asked = is_module((thing,)) or is_stream(thing) or module_of_class(thing).startswith(SETTINGS)
+    return refused(DECIDES.format("what a pattern asks of a module")) if is_asked else thing
+
+
 def put(value, name):
     """Host code sets an attribute."""
     kind = TYPE(value)
@@ -324,8 +337,8 @@ def same(left, right):
     """`is`: what is of the process may be None in another."""
     for value in (left, right):
         if TYPE(value) is tracer_drawn.Drawn and left is not right:
-            key = facts_of(value).key
-            if key is not None and key[0] == "asked":
+            key, other = facts_of(value).key, right if value is left else left
+            if key is not None and key[0] == "asked" or TYPE(other) is bool:
                 return tracer_drawn.derived((value,), bool)
     return left is right
 
