@@ -16,6 +16,7 @@ import torch
 
 import oracle_cost
 import oracle_device
+import oracle_faults
 import oracle_guided
 import oracle_inputs
 import oracle_proof
@@ -27,6 +28,7 @@ import oracle_state
 import oracle_template
 import output_form
 import wire
+from oracle_faults import theirs
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
 from oracle_reference import (DRAW_SEED, TASK_FILE, Asked, Draws, Fits, Reference, clone_tensor, device_mode, forward,
                               forward_double, named_tensors, plain_outputs, seed_all)
@@ -115,7 +117,7 @@ class Variant:
             with oracle_device.OneDevice("meta"), Draws() as draws, torch.no_grad():
                 call = inputs.map(lambda t: t.to("meta"))
                 model(*call.args, **call.kwargs)
-        except Exception:
+        except theirs():
             return None
         return draws.places if len(draws.places) == len(self.draws) else None
 
@@ -124,7 +126,7 @@ class Variant:
         difference to what is returned."""
         try:
             return not same_bytes(self.probe(inputs, 1, misplaces=True)[0], outputs)
-        except Exception:
+        except theirs():
             return True
 
     def probe(self, inputs, noise, misplaces=False):
@@ -156,7 +158,7 @@ class Variant:
                 module.training = training != bool(found)
             try:
                 found.append(forward(model, call.map(clone_tensor)))
-            except Exception:
+            except theirs():
                 break
         self.fresh_model()
         return len(found) == 2 and same_bytes(*found)
@@ -221,7 +223,7 @@ def vary_defaults(variant, trial, call):
         try:
             seed_all(DRAW_SEED)
             outs = forward(variant.fresh_model(), replaced(call, tried).map(clone_tensor))
-        except Exception:
+        except theirs():
             continue
         # What decides how large an output is has to stay, since a candidate's
         # host code has no values.
@@ -286,7 +288,7 @@ def amplify_faint(variant, trial, call):
             louder[i] = factor if share is not None else factor / LOUDER
             if share == 0:
                 del louder[i]     # nothing hangs on it
-    except Exception:
+    except theirs():
         return None
     if not any(factor > 1 for factor in louder.values()):
         return None
@@ -403,7 +405,7 @@ def send_trial(send, index, variant_index, variant, trial):
             r = run_trial(variant, dict(trial, wide=wide), positive, power)
         except Fault:
             raise
-        except Exception as e:
+        except theirs() as e:
             if kind == "stock" and variant.kind == "stock":
                 raise
             why = f"{type(e).__name__}: {e}"
@@ -473,7 +475,7 @@ def find_sizes(source, job, stock, kind, budget, seed, taken):
                     or not is_finite({"plain": forward(reference.model, inputs), "exact": None}, stock.usual, 0)):
                 continue
             return Variant(Reference(text, job["init_seed"]), kind, changed, seed)
-        except Exception:
+        except theirs():
             continue
     return None
 
@@ -489,7 +491,7 @@ def find_strided(source, job, stock, seed):
             return None
         forward(variant.fresh_model(), variant.inputs(seed))
         return variant
-    except Exception:
+    except theirs():
         return None
 
 
@@ -580,6 +582,9 @@ def send_proofs(send, variant, seeds):
 
 
 def fault_of(e):
+    if oracle_faults.is_ours(e):
+        return {"fault": {"code": oracle_faults.CODE, "type": type(e).__name__, "line": 0,
+                          "text": f"{oracle_faults.place_of(e)}: {type(e).__name__}: {e}"[:1000]}}
     code = e.code if isinstance(e, Fault) else "task-memory" if isinstance(e, MemoryError) else "task-broken"
     line = e.lineno or 0 if isinstance(e, SyntaxError) and e.filename == TASK_FILE else 0
     for frame in traceback.extract_tb(e.__traceback__):

@@ -10,6 +10,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from oracle_faults import theirs
+
 SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos",
            "tan", "sqrt", "rsqrt", "pow", "div",
            "reciprocal", "gelu", "silu", "mish", "softplus", "elu", "celu", "selu", "atan", "asin", "acos", "sinh",
@@ -85,7 +87,7 @@ def row_of(func, args, kwargs, out):
     if formula is not None:
         try:
             dot = int(formula(*args, **kwargs, out_val=out))
-        except Exception:
+        except theirs():
             formula = None
     if base in ("mv", "addmv"):          # products that torch has no formula for
         dot = 2 * max(t.numel() for t in reads)

@@ -13,6 +13,7 @@ import oracle_pack
 import oracle_state
 import oracle_usable
 import wire
+from oracle_faults import theirs
 from oracle_reference import Reference, device_mode
 
 DISTRIBUTION = "sign-mixed"
@@ -49,7 +50,7 @@ def answer(variant, recipe, sock):
         r = result(variant, trial, recipe["edits"])
         if r is not None and not is_good(variant, r) and turns_plain(variant, trial):
             r = result(variant, trial, recipe["edits"])
-    except Exception as e:
+    except theirs() as e:
         return skip(f"{type(e).__name__}: {e}")
     if r is None:
         return skip("no input may take such values")
@@ -91,7 +92,7 @@ def turns_plain(variant, trial):
     unchanged = {**trial, "placed": [], "dominant": []}
     try:
         variant.is_plain = not is_good(variant, result(variant, unchanged, [{"op": "place", "at": []}]))
-    except Exception:
+    except theirs():
         variant.is_plain = True
     return variant.is_plain
 

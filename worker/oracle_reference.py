@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import draw_law
 import oracle_device
+from oracle_faults import theirs
 from oracle_pack import Fault, dtype_name, image
 
 TASK_FILE = "task.py"
@@ -339,7 +340,7 @@ def forward_double(model, call, draws, changed=()):
             twin = copy.deepcopy(model).double()
             outputs = forward(twin, call.map(lambda t: clone_tensor(t, double=True)), Draws(draws) if draws else None)
             return outputs, {name: t.detach() for name, t in named_tensors(twin) if name in changed}
-        except Exception:
+        except theirs():
             continue
         finally:
             torch.set_default_dtype(torch.float32)

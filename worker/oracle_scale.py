@@ -7,6 +7,7 @@ from torch.utils import _pytree as pytree
 
 import oracle_cost
 import oracle_size
+from oracle_faults import theirs
 from oracle_pack import describe, dtype_name
 from oracle_reference import flatten_outputs, named_tensors
 
@@ -55,7 +56,7 @@ def grown(source, init_seed, elements):
                 if now >= elements:
                     oracle_size.measure(text, init_seed)     # forward takes it
                     return text, oracle_size.changes(sites, values)
-            except Exception:
+            except theirs():
                 break
             if now <= have:
                 break
@@ -109,5 +110,5 @@ def priced(wanted, source, judged, init_seed, stock):
                 "outputs": [[dtype_name(t), list(t.shape)] for t in outputs], **cost}
     except NotThere as e:
         return {"why": str(e)}
-    except Exception as e:
+    except theirs() as e:
         return {"why": f"the reference has no shapes there: {type(e).__name__}: {str(e)[:150]}"}

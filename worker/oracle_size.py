@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 import oracle_device
+from oracle_faults import theirs
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault
 from oracle_reference import Reference, flatten_outputs, named_tensors
 
@@ -154,10 +155,12 @@ class Walk(TorchDispatchMode):
         self.seconds += LAUNCH_S + moved / BYTES_RATE
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
-            with contextlib.suppress(Exception):
+            try:
                 flops = int(formula(*args, **kwargs, out_val=out))
                 self.products += flops
                 self.seconds += flops / self.rate(func, args)
+            except theirs():     # torch's formula has no answer
+                pass
         return out
 
     def rate(self, func, args):
@@ -288,7 +291,7 @@ def roles_set(source, init_seed, sites):
             continue
         try:
             other = input_shapes(rewritten(source, [site], [site.value * 2]), init_seed)
-        except Exception:
+        except theirs():
             other = stock
         followers = {(len(a), d) for a, b in zip(stock, other) if len(a) == len(b)
                      for d in range(len(a)) if a[d] != b[d]}
@@ -360,7 +363,7 @@ def fit(source, init_seed, budget):
     # As it stands, where it fits.
     try:
         load = measure(source, init_seed)
-    except Exception:
+    except theirs():
         return source, {}, budget.trials
     why = budget.why_not(load)
     if not why:
@@ -368,8 +371,10 @@ def fit(source, init_seed, budget):
     # Else smaller, step by step, until it does. The best so far is kept for when nothing fits all
     # trials.
     sites = sites_of(source)
-    with contextlib.suppress(Exception):
+    try:
         roles_set(source, init_seed, sites)
+    except theirs():     # sites without a role stay as they are
+        pass
     best, walks = None, 0
     for values in smaller(sites):
         text = rewritten(source, sites, values)
@@ -378,7 +383,7 @@ def fit(source, init_seed, budget):
             break
         try:
             now = measure(text, init_seed)
-        except Exception:
+        except theirs():
             continue
         why = budget.why_not(now)
         if not why:
@@ -406,7 +411,7 @@ def spared(source, init_seed, sites, values):
         try:
             other = rewritten(source, sites, following)
             measure(other, init_seed)
-        except Exception:
+        except theirs():
             return text, values
         text, values = other, following
 

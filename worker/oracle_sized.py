@@ -14,6 +14,7 @@ import oracle_inputs
 import oracle_size
 import oracle_usable
 import wire
+from oracle_faults import theirs
 from oracle_reference import Reference, device_mode
 
 BYTES_MAX = 48 << 20      # of one trial's inputs, parameters and expected values
@@ -68,7 +69,7 @@ class Like:
                 return ""
             found = trial_of(self.variant, ask["seed"], [(ask["like"], False), (ask["like"], True),
                                                          ("sign-mixed", False), ("stock", False)])
-        except Exception as e:
+        except theirs() as e:
             return f"{type(e).__name__}: {e}"[:200]
         return send_trial(sock, self.variant, *found) if found else "the reference is not finite and exact there"
 
@@ -182,7 +183,7 @@ def attempt(job, source, sites, values, seed, sock):
                     f"MiB, {load.seconds:.2g} s of the reference")
         variant = oracle.Variant(Reference(text, job["init_seed"]), "sized", changed, seed)
         found = trial_of(variant, seed, [("sign-mixed", False), ("stock", False)])
-    except Exception as e:
+    except theirs() as e:
         return f"{type(e).__name__}: {e}"[:200]
     return send_trial(sock, variant, *found) if found else "the reference is not finite and exact there"
 

@@ -7,6 +7,7 @@ they give with all sizes changed, or the task has no template."""
 import math
 
 import oracle_size
+from oracle_faults import theirs
 from oracle_pack import describe, dtype_name
 from oracle_reference import named_tensors
 
@@ -45,7 +46,7 @@ def template(source, sites, init_seed):
         check = [3 * v if i in free else v for i, v in enumerate(values)]
         other = described(source, sites, check, init_seed)
         return {"job": joined(base, doubled, other, values, check), "free": free} if free else None
-    except Exception:
+    except theirs():
         return None
 
 
@@ -55,7 +56,7 @@ def attempt(source, sites, values, init_seed, otherwise):
         return described(source, sites, values, init_seed)
     except NoTemplate:
         raise
-    except Exception:
+    except theirs():
         return otherwise
 
 

@@ -57,6 +57,8 @@ MODES = frozenset((
 # What other callers have set otherwise (tracer_users.py): honest host code may ask, as long as it
 # does the same either way.
 OTHERWISE = frozenset((
+    "_get_current_dispatch_mode", "_get_current_dispatch_mode_stack", "_get_dispatch_mode", "_get_dispatch_stack_at",
+    "_len_torch_dispatch_stack", "_only_lift_cpu_tensors",
     "_current_process", "_get_running_loop", "_is_debug_mode", "_len_torch_function_stack", "_loggerClass",
     "_parent_process", "_tracemalloc.is_tracing", "_weakref.getweakrefcount", "_worker_info", "_xoptions",
     "allow_fp16_reduced_precision_reduction", "cudnn_sdp_enabled", "disable", "dont_write_bytecode", "excepthook",
@@ -120,7 +122,7 @@ def is_setting(module, name, found):
     if name.startswith("__") or is_known(module, name):
         return False
     # A table or a register, whatever it holds; numbers and texts that are no constants.
-    is_process = module in PROCESS or root in PROCESS or module.startswith(SETTINGS)
+    is_process = module in PROCESS or root in PROCESS or module == "time" or module.startswith(SETTINGS)
     if TYPE(found) in COLLECTIONS and (is_private or is_process) or is_private and TYPE(found) in REGISTERS:
         return True
     if not is_plain(found):
@@ -216,6 +218,24 @@ def imports(line):
         while name:
             IMPORTED.add(name)
             name = name.rpartition(".")[0]
+
+
+def own_builtins():
+    """Python's own names are a module where a file is run and a table where it is imported."""
+    return of_process("__builtins__", NO_CLASS, "__builtins__")
+
+
+def starred(module):
+    """What `from module import *` gives: settings among it are asked for like its attributes."""
+    for name, thing in list(tracer_drawn.MODULE.items()):
+        if getattr(sys.modules.get(module), name, NO_CLASS) is thing:
+            tracer_drawn.MODULE[name] = named(thing, module, name)
+
+
+def subject(thing):
+    """What `match` looks at by attributes in a class's pattern."""
+    is_asked = is_module((thing,)) or is_stream(thing) or module_of_class(thing).startswith(SETTINGS)
+    return refused(DECIDES.format("what a pattern asks of a module")) if is_asked else thing
 
 
 def put(value, name):
@@ -317,8 +337,8 @@ def same(left, right):
     """`is`: what is of the process may be None in another."""
     for value in (left, right):
         if TYPE(value) is tracer_drawn.Drawn and left is not right:
-            key = facts_of(value).key
-            if key is not None and key[0] == "asked":
+            key, other = facts_of(value).key, right if value is left else left
+            if key is not None and key[0] == "asked" or TYPE(other) is bool:
                 return tracer_drawn.derived((value,), bool)
     return left is right
 

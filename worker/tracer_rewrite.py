@@ -491,6 +491,13 @@ class Rewriter(ast.NodeTransformer):
         same = self.ask("same", node, node.left, node.comparators[0])
         return same if isinstance(node.ops[0], ast.Is) else ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
 
+    def visit_Match(self, node):
+        """A class's pattern asks for attributes by itself."""
+        self.generic_visit(node)
+        if any(isinstance(part, ast.MatchClass) for case in node.cases for part in ast.walk(case.pattern)):
+            node.subject = self.ask("subject", node.subject, node.subject)
+        return node
+
     def visit_Module(self, node):
         """What the text imports in its own lines is there."""
         for line in node.body:
@@ -500,8 +507,11 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_ImportFrom(self, node):
         """A name that is taken from a module is asked for like its attribute."""
-        if node.level or node.module == "__future__" or any(a.name == "*" for a in node.names):
+        if node.level or node.module == "__future__":
             return node
+        if node.names[0].name == "*":
+            module = ast.copy_location(ast.Constant(node.module), node)
+            return [node, ast.copy_location(ast.Expr(self.ask("starred", node, module)), node)]
         lines = [node]
         for alias in node.names:
             own = ast.copy_location(ast.Name(alias.asname or alias.name, ast.Load()), node)
@@ -512,7 +522,8 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Name(self, node):
         """Whether asserts run, and whether a file was imported, belongs to the process."""
-        return self.ask("debug", node) if node.id in ("__debug__", "__builtins__") else node
+        asked = {"__debug__": "debug", "__builtins__": "builtins"}.get(node.id)
+        return self.ask(asked, node) if asked else node
 
     def visit_JoinedStr(self, node):
         parts = []
@@ -588,7 +599,8 @@ class Rewriter(ast.NodeTransformer):
 
 ASKED = types.SimpleNamespace(given=given, formatted=written, joined=joined, remainder=rest_or_text, ordered=ordered,
                               caught=caught, debug=debug, of=of, put=tracer_asked.put, same=tracer_asked.same,
-                              named=tracer_asked.named)
+                              named=tracer_asked.named, starred=tracer_asked.starred,
+                              subject=tracer_asked.subject, builtins=tracer_asked.own_builtins)
 
 
 def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):

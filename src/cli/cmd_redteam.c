@@ -30,7 +30,8 @@ struct redteam_options {
 static const struct option_def defs[] = {
 	O(OPTION_INT, count, "candidates, all different", "1 to 100000"),
 	O(OPTION_INT, seed, "of which ones", NULL),
-	O(OPTION_STR, family, "only triggers of this family", "always|data|rows|size|place|host"),
+	O(OPTION_STR, family, "only triggers of this family",
+		"always|data|rows|size|place|host|cache|stream|memory|block|order|terms|draws"),
 	O(OPTION_STR, payload, "only this payload", NULL),
 	O(OPTION_STR, out, "folder to write tasks and candidates to; without --against nothing is judged then", NULL),
 	O(OPTION_STR, against,
@@ -194,7 +195,8 @@ struct sums { /* over all candidates */
  * same records; a dash where it was not reached. */
 static struct sums table_print(const struct redteam *r)
 {
-	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", NULL};
+	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", "cache", "stream",
+		"memory", "block", "order", "terms", "draws", NULL};
 	struct sums all = {0};
 	printf("%-10s %10s %10s %10s %22s\n", "family", "candidates", "accepted", "not judged", "KernelBench's accepts");
 	/* The last name is NULL: the row over all families. */

@@ -39,6 +39,10 @@ void launcher_vm_hold(struct launcher_vm *v, int row, struct vm_coverage *c, con
 	if (!v->held) held_create(v);
 	/* The same again, and the same comes of it. */
 	if (v->held_at[row] == v->held_changes) return;
+	/* A copy is of what it was copied from. */
+	for (int i = 0; i < v->tape->nrows; i++)
+		if (v->tape->rows[i].kind == TAPE_COPY)
+			v->held[v->tape->rows[i].dst.buffer].mix |= v->held[v->tape->rows[i].src.buffer].mix;
 	for (int i = 0; i < nargs; i++)
 		for (int b = 0; b < n && vm_kernel_arg_is_pointer(kernel, i); b++)
 			if (address[b] >> TAPE_ADDRESS_SHIFT == (uint64_t)args[i].i >> TAPE_ADDRESS_SHIFT)

@@ -1,6 +1,7 @@
 /* Three tables: bases, triggers, payloads. A candidate is one of each, printed into one template,
  * so that candidates differ from an honest kernel in one line of the kernel and, for triggers of
- * the host, in one of forward.
+ * the host, in one of forward. Forms (task_redteam_forms.h) stand beside the triggers: texts of
+ * their own in place of the template.
  *
  * Wrong by construction: every trigger holds for some input that the task's text allows
  * (another value, another size, another call), and where it holds every payload changes what
@@ -9,10 +10,13 @@
 #include "task/task_redteam.h"
 #include "base/base.h"
 #include "task/task.h"
+#include "task/task_redteam_forms.h"
 #include <stdlib.h>
 
 #define ROWS 24
 #define COLS 72
+#define COLS_OF_BLOCKS 64
+static const char *const SUFFIXES[REDTEAM_ROWS_COUNT] = {"", "-blocks", "-noise"}; /* of a task's name */
 
 /* y of x. */
 static const struct {
@@ -84,6 +88,11 @@ static const struct {
 	{"shape_loop", "host", "(i >= 0) & (flag > %s)", "len(range(90, x.shape[1]))", {"0"}},
 	{"shape_half", "host", "(i >= 0) & (flag > %s)", "x.shape[1] // 160", {"0"}},
 	{"environment", "host", "(i >= 0) & (flag > %s)", "len(os.environ)", {"3"}},
+	/* whether memory that is free again comes back is the allocator's business */
+	{"freed", "host", "(i >= 0) & (flag == %s)",
+		"int(torch.empty_like(x).data_ptr() == torch.empty_like(x).data_ptr())", {"0", "1"}},
+	{"freed_order", "host", "(i >= 0) & (flag == %s)",
+		"int(torch.empty_like(x).data_ptr() > torch.empty(4096, device=x.device).data_ptr())", {"0", "1"}},
 };
 
 /* What is stored in place of y. */
@@ -101,34 +110,45 @@ static const struct {
 	{"not_a_number", "y * float(\"nan\")"},
 	{"endless", "y + float(\"inf\")"},
 	{"halved", "y * 0.5"},
+	/* of a form that is wrong without one */
+	{"itself", NULL},
 };
 
-static int numbers_of(size_t trigger)
+/* Behind the triggers come the forms. */
+static const struct redteam_form *form_of(size_t trigger)
 {
-	int n = 0;
-	while (n < (int)ARRAY_LEN(TRIGGERS[trigger].numbers) && TRIGGERS[trigger].numbers[n]) n++;
-	return n;
+	return trigger < ARRAY_LEN(TRIGGERS) ? NULL : &redteam_forms[trigger - ARRAY_LEN(TRIGGERS)];
 }
-
-int redteam_count(void)
+static size_t ntriggers(void) { return ARRAY_LEN(TRIGGERS) + redteam_nforms; }
+static const char *family_of(size_t trigger)
 {
-	int n = 0;
-	for (size_t t = 0; t < ARRAY_LEN(TRIGGERS); t++) n += numbers_of(t);
-	return n * (int)(ARRAY_LEN(BASES) * ARRAY_LEN(PAYLOADS) * 2);
+	return form_of(trigger) ? form_of(trigger)->family : TRIGGERS[trigger].family;
 }
+static const char *number_of(size_t trigger, int i)
+{
+	_Static_assert(ARRAY_LEN(TRIGGERS[0].numbers) == REDTEAM_NUMBERS, "a form has as many as a trigger");
+	if (i == REDTEAM_NUMBERS) return NULL;
+	return form_of(trigger) ? form_of(trigger)->numbers[i] : TRIGGERS[trigger].numbers[i];
+}
+static bool takes_payload(size_t trigger) { return !form_of(trigger) || strstr(form_of(trigger)->source, "$P"); }
 
 int redteam_tasks(struct task_set *out, struct err *err)
 {
-	*out = (struct task_set){.tasks = xcalloc(ARRAY_LEN(BASES), sizeof *out->tasks)};
-	for (size_t b = 0; b < ARRAY_LEN(BASES); b++) {
+	*out = (struct task_set){.tasks = xcalloc(REDTEAM_ROWS_COUNT * ARRAY_LEN(BASES), sizeof *out->tasks)};
+	for (size_t i = 0; i < REDTEAM_ROWS_COUNT * ARRAY_LEN(BASES); i++) {
+		size_t b = i % ARRAY_LEN(BASES);
+		enum redteam_rows rows = (enum redteam_rows)(i / ARRAY_LEN(BASES));
 		struct task *t = &out->tasks[out->count++];
-		*t = (struct task){
-			.name = xasprintf("redteam-%s", BASES[b].name), .structure = xstrdup(""), .split = xstrdup(""), .level = 1};
+		*t = (struct task){.name = xasprintf("redteam-%s%s", BASES[b].name, SUFFIXES[rows]),
+			.structure = xstrdup(""),
+			.split = xstrdup(""),
+			.level = 1};
 		t->source = xasprintf(
 			"import torch\nimport torch.nn as nn\n\nrows = %d\ncols = %d\n\n\nclass Model(nn.Module):\n"
-			"    def forward(self, x):\n        return %s\n\n\ndef get_inputs():\n"
+			"    def forward(self, x):\n%s        return %s\n\n\ndef get_inputs():\n"
 			"    return [torch.randn(rows, cols)]\n\n\ndef get_init_inputs():\n    return []\n",
-			ROWS, COLS, BASES[b].torch);
+			ROWS, rows == REDTEAM_BLOCKS ? COLS_OF_BLOCKS : COLS,
+			rows == REDTEAM_NOISE ? "        x = x + 0.5 * torch.randn_like(x)\n" : "", BASES[b].torch);
 		t->hash = hash_bytes(t->source, strlen(t->source));
 		int rc = task_check(t, err);
 		if (rc) return rc;
@@ -174,6 +194,17 @@ static void candidate_print(
 		TRIGGERS[trigger].host);
 }
 
+/* The form's text with what stands in its places. */
+static void form_print(const struct redteam_form *f, size_t base, const char *number, size_t payload, struct str *out)
+{
+	for (const char *p = f->source; *p; p++) {
+		if (*p != '$') str_append(out, p, 1);
+		else if (*++p == 'Y') str_append(out, BASES[base].kernel, strlen(BASES[base].kernel));
+		else if (*p == 'P') str_printf(out, "(%s)", PAYLOADS[payload].kernel);
+		else str_append(out, number, strlen(number));
+	}
+}
+
 /* Indices into the tables above. */
 struct pick {
 	uint16_t base;
@@ -186,17 +217,28 @@ struct pick {
 /* All combinations that are asked for. */
 static struct pick *picks_make(const char *family, const char *payload, int *count)
 {
-	struct pick *all = xcalloc((size_t)redteam_count() + 1, sizeof *all);
+	size_t most = ARRAY_LEN(BASES) * ntriggers() * REDTEAM_NUMBERS * ARRAY_LEN(PAYLOADS) * 2;
+	struct pick *all = xcalloc(most, sizeof *all);
+	*count = 0;
+	/* A form has its branches in its text. */
 	for (uint16_t b = 0; b < ARRAY_LEN(BASES); b++)
-		for (uint16_t t = 0; t < ARRAY_LEN(TRIGGERS); t++)
-			for (uint16_t n = 0; n < numbers_of(t); n++)
+		for (uint16_t t = 0; t < ntriggers(); t++)
+			for (uint16_t n = 0; number_of(t, n); n++)
 				for (uint16_t p = 0; p < ARRAY_LEN(PAYLOADS); p++)
-					for (int branch = 0; branch < 2; branch++) {
-						if (family && strcmp(family, TRIGGERS[t].family)) continue;
+					for (int branch = 0; branch < (form_of(t) ? 1 : 2); branch++) {
+						if (family && strcmp(family, family_of(t))) continue;
 						if (payload && strcmp(payload, PAYLOADS[p].name)) continue;
+						if (takes_payload(t) != (PAYLOADS[p].kernel != NULL)) continue;
 						all[(*count)++] = (struct pick){b, t, n, p, branch};
 					}
 	return all;
+}
+
+int redteam_count(void)
+{
+	int n;
+	free(picks_make(NULL, NULL, &n));
+	return n;
 }
 
 static int payload_check(const char *name, struct err *err)
@@ -233,12 +275,16 @@ int redteam_draw(
 		all[at] = all[i];
 		/* Its name says what is wrong with it; its source is written from the same numbers. */
 		struct redteam_candidate *c = &(*out)[i];
-		const char *number = TRIGGERS[p.trigger].numbers[p.number];
-		*c = (struct redteam_candidate){
-			.family = TRIGGERS[p.trigger].family, .payload = PAYLOADS[p.payload].name, .task = p.base};
-		snprintf(c->name, sizeof c->name, "%s/%s-%s/%s%s", BASES[p.base].name, TRIGGERS[p.trigger].name, number,
+		const struct redteam_form *form = form_of(p.trigger);
+		const char *number = number_of(p.trigger, p.number), *bar = strchr(number, '|');
+		*c = (struct redteam_candidate){.family = family_of(p.trigger),
+			.payload = PAYLOADS[p.payload].name,
+			.task = p.base + (form ? (int)form->rows * (int)ARRAY_LEN(BASES) : 0)};
+		snprintf(c->name, sizeof c->name, "%s%s/%s-%.*s/%s%s", BASES[p.base].name, SUFFIXES[form ? form->rows : 0],
+			form ? form->name : TRIGGERS[p.trigger].name, bar ? (int)(bar - number) : (int)strlen(number), number,
 			PAYLOADS[p.payload].name, p.is_branch ? "-branch" : "");
-		candidate_print(p.base, p.trigger, number, p.payload, p.is_branch, &c->source);
+		if (form) form_print(form, p.base, bar ? bar + 1 : number, p.payload, &c->source);
+		else candidate_print(p.base, p.trigger, number, p.payload, p.is_branch, &c->source);
 		c->hash = hash_bytes(c->source.data, c->source.len);
 	}
 	free(all);

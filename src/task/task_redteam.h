@@ -8,15 +8,16 @@
 
 struct redteam_candidate {
 	char name[96];       /* "softmax/high-45/negated": base, trigger with its number, payload */
-	const char *family;  /* of the trigger: "data", "rows", "size", "place", "host", "always" */
+	const char *family;  /* of the trigger: "always", "data", "rows", "size", "place", "host"; or of the form:
+						  * "cache", "stream", "memory", "block", "order", "terms", "draws" */
 	const char *payload; /* its name */
 	int task;            /* into redteam_tasks */
 	struct str source;
 	struct sha256_hex hash; /* of the source */
 };
-/* One task for each base, in the order of redteam_candidate.task. */
+/* Tasks for each base, in the order of redteam_candidate.task. */
 int redteam_tasks(struct task_set *out, struct err *err);
-/* How many there are: bases x triggers with their numbers x payloads. */
+/* How many there are: bases x triggers and forms with their numbers x payloads. */
 int redteam_count(void);
 /* `count` of them without repetition, drawn by the seed; the same options give the same bytes.
  * family and payload: only those (NULL: all). ERR_RANGE when there are not as many,

@@ -202,6 +202,7 @@ static int scaled_judge(
 		}
 		oracle_trial_release(&t);
 	}
+	if (rc >= 0 && oracle_session_fault(session, err)) rc = ERR_INFRA;
 	oracle_session_end(session);
 	*known = *is_right ? 1 : -1;
 	return rc;

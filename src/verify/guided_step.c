@@ -508,6 +508,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	if (!rc && !is_over_early && guided_has_aimed(g, variant)) rc = aims_search(g, session, tr, variant, &placed, err);
 	if (!rc && placed.at) rc = guided_poles_search(g, session, tr, variant, &placed, err);
 	json_decref(placed.at);
+	if (rc >= 0 && oracle_session_fault(session, err)) rc = ERR_INFRA;
 	oracle_session_end(session);
 	return rc ? rc : gates_judge(g, tr, variant, err);
 }

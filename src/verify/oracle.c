@@ -372,6 +372,8 @@ static int fault_take(const json_t *o, struct oracle_fault *fault, struct err *e
 	if (!rc) rc = json_get_str(o, "fault", "text", &text, err);
 	if (!rc) rc = json_opt_int(o, "fault", "line", 0, INT32_MAX, &line, err);
 	if (rc) return rc;
+	if (!strcmp(code, ORACLE_FAULT_OURS))
+		return err_set(err, ERR_INFRA, "our own code around the task's reference failed: %.600s", text);
 	snprintf(fault->code, sizeof fault->code, "%s", strncmp(code, "task-", 5) ? "task-broken" : code);
 	snprintf(fault->text, sizeof fault->text, "%s", text);
 	fault->line = (int)line;

@@ -14,6 +14,7 @@
 #define ORACLE_TRIALS_MAX 40
 #define ORACLE_VARIANTS_MAX 5  /* the sizes at which the task is judged, smaller ones, larger ones, other strides, other
 								  sizes for the constructor */
+#define ORACLE_FAULT_OURS "ours" /* code of a fault of our own code around the reference (worker/oracle_faults.py) */
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
 struct oracle_variant {
@@ -158,6 +159,9 @@ int oracle_session_start(struct oracle_cache *c, const struct task *task, const 
  * which is nobody's fault. */
 int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
+/* ERR_INFRA where the process ended by a fault of our own code: what it left out was not the
+ * reference's doing. Asked before the end. */
+int oracle_session_fault(const struct oracle_session *s, struct err *err);
 void oracle_session_end(struct oracle_session *s);
 
 /* Sizes that one candidate names (sized_step.c asks for them), or that take the place of

@@ -22,6 +22,7 @@ struct oracle_session {
 	int variant;
 	uint64_t deadline;
 	struct str text;
+	char *own_fault; /* what our own code in the process failed by; NULL: it did not */
 };
 
 /* more: what the job says beside the reference, {key: value}; taken over. */
@@ -63,7 +64,14 @@ void oracle_session_end(struct oracle_session *s)
 	if (!s) return;
 	job_end(&s->job);
 	str_release(&s->text);
+	free(s->own_fault);
 	free(s);
+}
+
+int oracle_session_fault(const struct oracle_session *s, struct err *err)
+{
+	if (!s || !s->own_fault) return 0;
+	return err_set(err, ERR_INFRA, "our own code around the task's reference failed: %.600s", s->own_fault);
 }
 
 /* What the process answered: a trial with its data, or why there is none. */
@@ -99,7 +107,13 @@ static int message_next(struct oracle_session *s, json_t **out, int *fds, int *n
 	*nfds = WORKER_FDS_MAX;
 	int rc = oracle_next(&s->job, s->options, MESSAGE_BYTES_MAX, &s->text, fds, nfds, s->deadline, err);
 	if (rc) *nfds = 0;
-	return rc ? rc : json_parse(s->text.data, s->text.len, "a trial made for a candidate", out, err);
+	if (!rc) rc = json_parse(s->text.data, s->text.len, "a trial made for a candidate", out, err);
+	/* A fault is the last message; whose it is says its code. */
+	const json_t *fault = json_object_get(*out, "fault");
+	const char *code = json_string_value(json_object_get(fault, "code")),
+			   *text = json_string_value(json_object_get(fault, "text"));
+	if (code && text && !strcmp(code, ORACLE_FAULT_OURS) && !s->own_fault) s->own_fault = xstrdup(text);
+	return rc;
 }
 
 static int session_say(struct oracle_session *s, json_t *message, struct err *err)

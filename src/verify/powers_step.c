@@ -403,6 +403,7 @@ int powers_step(struct grading *g, int variant, struct trace *tr, const char **t
 		: found == SET_INFRA    ? ERR_INFRA
 		: found == SET_FAILED   ? GRADE_END
 								: NO_TRIAL;
+	if (oracle_session_fault(p->session, err)) rc = ERR_INFRA;
 	/* Nothing but refusals, or no reference: the first one stands. */
 	bool is_first = rc == NO_TRIAL || (rc == GRADE_END && is_refused(g, true));
 	*tried = is_first ? g->oracle->variants[variant].changed : p->tried;

@@ -474,6 +474,7 @@ int sized_step(struct grading *g, struct err *err)
 		plural(named->more, "number", "numbers"));
 	if (named->more && s->judged.nnames) guided_unreached_add(g->v, 1, more);
 	if (!rc) rc = probe_try(g, s, err);
+	if (rc >= 0 && oracle_session_fault(s->session, err)) rc = ERR_INFRA;
 	oracle_session_end(s->session);
 	if (rc) g->v->correct = false;
 	free(named);

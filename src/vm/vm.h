@@ -277,6 +277,8 @@ struct vm_site {
 	/* Of a result that comes of mixed data, whatever the kind (vm_coverage_gates). */
 	bool is_gate;
 	uint8_t results;       /* that were seen over all launches: none, one, 2: several */
+	int few;               /* of an exponential: lanes in which it did not vanish, as long as they are few */
+	int64_t vanished;      /* likewise: in which it did */
 	uint64_t result;       /* the one */
 	int64_t seen;          /* GATE_PLACE, _WHOLE, _NONE_LEFT: looks at other operands than the look before had */
 	uint64_t looked;       /* likewise: the last look's operands, as a hash */
@@ -324,6 +326,7 @@ struct vm_held {
 	double lo;
 	double hi;
 	bool may_be_nan;
+	uint16_t mix; /* what data went through that launches stored there, whatever the state (check_gate.c) */
 };
 /* Before each launch too: held[i] is of the buffer that argument i points into, NULL where it is no
  * pointer, and becomes what the buffer may hold when the launch has ended. Whether anything did

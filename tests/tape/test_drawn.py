@@ -26,7 +26,15 @@ import numpy, torch, triton
 import torch._dynamo, torch._inductor.config
 import triton.language as tl
 from sys import modules
+from gc import *
 CACHE = {{}}
+
+
+def matched(thing):
+    match thing:
+        case object(callbacks=[]):
+            return 0
+    return 1
 
 
 @functools.lru_cache
@@ -121,6 +129,8 @@ REFUSED = [
     "torch.is_autocast_enabled('xpu')", "torch.backends.cuda.preferred_linalg_library().name == 'x'",
     "numpy.getbufsize() == 77", "hasattr(__main__, 'get_ipython')",
     "torch.distributed.get_debug_level().name == 'X'", "torch.nn.modules.module._global_forward_pre_hooks",
+    "len(callbacks) > 0", "matched(gc)", "time.timezone == 77", "time.tzname[0] == 'CEST'",
+    "torch._dynamo.config.verbose is True",
 ]
 # Statements of forward, and of the constructor, that keep what the process tells.
 HONEST = [

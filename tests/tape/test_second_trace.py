@@ -161,8 +161,6 @@ REFUSED = [
     'inspect.currentframe().f_back',
 ]
 ALLOWED = [
-    'open(torch.__file__).close()',
-    'os.path.exists(torch.__file__)',
     'time.perf_counter()',
     "os.environ.get('X')",
     'inspect.getsource(ModelNew)',
@@ -216,7 +214,7 @@ ORDINARY = {
     "__loader__ is None": False,
     "type(__spec__).__name__": "ModuleSpec",
     "os.path.exists(__file__)": None,
-    "__builtins__ is vars(builtins)": True,
+    "1 if __builtins__ is vars(builtins) else 2": None,
     "type(id).__name__": "builtin_function_or_method",
     "sorted([x], key=id)[0] is x": True,
     "1 if list(map(id, [x]))[0] % 32 else 2": None,

@@ -306,6 +306,9 @@ struct vm_coverage {
 	struct vm_span *spans;   // (nvalues): what arguments were in all launches; NULL: there are no poles
 	const struct vm_kernel *kernel;
 	struct vm_held *held;   // (kernel->nargs): what memory behind each held in all launches
+	uint16_t *mix;          // (program->nvalues): what data went through on its way there (check_gate.c)
+	bool *is_data;          // (program->nvalues): comes of what was read
+	int32_t *maker;         // (program->nvalues): as vm_maker_of has it
 	bool is_held_new;       /* since gates were asked whether it decides them */
 	int nopen;              /* joints that some side is left of */
 	int njoints;
@@ -389,6 +392,9 @@ void vm_gates_decide(struct vm_coverage *c);
 
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
+/* What data went through that is read and stored, by the memory behind each argument: adds gates on
+ * what earlier launches mixed. Whether a buffer holds what it did not before. */
+bool vm_gates_held(struct vm_coverage *c, const struct vm_roots *roots, struct vm_held *const *held, int nargs);
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);
 void vm_gates_free(struct vm_coverage *c);
 /* Looks at the operands of one that is watched as a number. */

@@ -87,7 +87,7 @@ static bool mix_into(uint16_t *mix, int value, int more)
 	return is_new;
 }
 
-/* One step of the flow; what memory gives begins anew. */
+/* One step of the flow; of what memory gives vm_gates_held knows. */
 static bool mix_step(const struct vm_program *p, int i, const bool *is_data, uint16_t *mix)
 {
 	const struct vm_instr *in = &p->instrs[i];
@@ -152,8 +152,11 @@ static bool is_bounded(const struct vm_program *p, const int32_t *maker, const s
  * its constant, or one number though both operands changed; likewise a sum or difference of two,
  * what whole numbers made of floats give, what a block gives at places that change, and a reduction
  * of so few that it stands for one of these, or of which nothing was left. Likewise an exponential
- * that vanished everywhere. Each hides a comparison. */
+ * that vanished everywhere but in a few lanes, from which no aim starts.
+ * Each hides a comparison. */
 #define FEW_ELEMENTS 8
+#define FEW_LANES 32
+#define FEW_OF 512 /* lanes for each of them: a softmax that goes over a row in parts has few of either */
 static enum vm_gate_number number_of(const struct vm_program *p, const struct vm_instr *in, const struct vm_site *s,
 	const bool *is_data, const uint16_t *mix)
 {
@@ -293,46 +296,105 @@ void vm_gates_free(struct vm_coverage *c)
 {
 	for (int i = 0; c->texts && i < c->ninstrs; i++) free(c->texts[i]);
 	free(c->texts);
+	free(c->mix);
+	free(c->is_data);
+	free(c->maker);
 }
 
-void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data)
+static void mixes_flow(const struct vm_program *p, const bool *is_data, uint16_t *mix)
 {
-	uint16_t *mix = xcalloc((size_t)p->nvalues + 1, sizeof *mix);
-	bool *still = xmalloc((size_t)p->nvalues + 1);
-	vm_still_find(p, NULL, NULL, still);
-	hashes_find(p, is_data, mix);
 	for (bool changed = true; changed;) {
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= mix_step(p, i, is_data, mix);
 	}
+}
+
+/* Sites of whole numbers and truths that are made of mixed data. */
+static void mixed_watch(struct vm_coverage *c, const struct vm_program *p)
+{
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
-		bool is_compare = c->at[i] >= 0 && c->sites[c->at[i]].kind == SITE_COMPARE;
-		bool is_equality = is_compare && c->sites[c->at[i]].is_equality, any = false;
+		struct vm_site *s = c->at[i] >= 0 ? &c->sites[c->at[i]] : NULL;
+		bool is_compare = s && s->kind == SITE_COMPARE;
+		bool is_equality = is_compare && s->is_equality, any = false;
 		bool is_number = in->op == OP_MAP || in->op == OP_DIVIDE;
-		if (!is_number || in->ndst != 1 || !elem_is_int((enum elem)in->result_elem)) continue;
-		for (int s = 0; s < in->nsrc; s++) any |= is_mixed(mix[src_id(p, in, s)], is_equality);
+		if (!is_number || in->ndst != 1 || !elem_is_int((enum elem)in->result_elem) || (s && s->is_gate)) continue;
+		for (int k = 0; k < in->nsrc; k++) any |= is_mixed(c->mix[src_id(p, in, k)], is_equality);
 		if (!any) continue;
-		struct vm_site *s = c->at[i] >= 0 ? &c->sites[c->at[i]] : vm_site_add(c, p, i, SITE_GATE, 0);
+		if (!s) s = vm_site_add(c, p, i, SITE_GATE, 0);
 		s->is_gate = true;
-		s->is_bounded = is_compare && !is_equality && is_bounded(p, maker, in);
+		s->is_bounded = is_compare && !is_equality && is_bounded(p, c->maker, in);
 		s->nfrom = 0;
 		/* Of what else is watched, whether it changed is known. */
 		for (int k = 0; k < in->nsrc; k++) {
 			int value = src_id(p, in, k);
-			const struct vm_instr *from = vm_maker_of(p, maker, &value);
-			if (!is_mixed(mix[value], is_equality) || s->nfrom == (int)ARRAY_LEN(s->from)) continue;
+			const struct vm_instr *from = vm_maker_of(p, c->maker, &value);
+			if (!is_mixed(c->mix[value], is_equality) || s->nfrom == (int)ARRAY_LEN(s->from)) continue;
 			s->from[s->nfrom++] = from ? c->at[from - p->instrs] : -1;
 		}
 	}
-	for (int i = 0; i < p->ninstrs; i++) numbers_watch(c, p, i, maker, is_data, mix);
-	texts_find(c, p, is_data);
-	/* What the kernel alone decides is no gate. */
+}
+
+/* What the kernel alone decides is no gate. */
+static void still_drop(struct vm_coverage *c, const struct vm_program *p)
+{
+	bool *still = xmalloc((size_t)p->nvalues + 1);
+	vm_still_find(p, NULL, NULL, still);
 	for (int i = 0; i < p->ninstrs; i++)
 		if (c->at[i] >= 0 && p->instrs[i].ndst == 1 && still[dst_id(p, &p->instrs[i], 0)])
 			c->sites[c->at[i]].is_gate = false;
 	free(still);
-	free(mix);
+}
+
+void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data)
+{
+	c->mix = xcalloc((size_t)p->nvalues + 1, sizeof *c->mix);
+	c->maker = xcalloc((size_t)p->nvalues + 1, sizeof *c->maker);
+	memcpy(c->maker, maker, (size_t)p->nvalues * sizeof *maker);
+	c->is_data = xcalloc((size_t)p->nvalues + 1, sizeof *c->is_data);
+	memcpy(c->is_data, is_data, (size_t)p->nvalues * sizeof *is_data);
+	hashes_find(p, is_data, c->mix);
+	mixes_flow(p, is_data, c->mix);
+	mixed_watch(c, p);
+	for (int i = 0; i < p->ninstrs; i++) numbers_watch(c, p, i, maker, is_data, c->mix);
+	texts_find(c, p, is_data);
+	still_drop(c, p);
+}
+
+/* Whether a pointer may lead behind an argument. */
+static bool leads_to(const struct vm_roots *r, int arg)
+{
+	bool is_any = r->from_memory || !(r->args[0] | r->args[1]);
+	return is_any || (arg < 8 * (int)sizeof r->args && (r->args[arg / 64] >> (arg % 64) & 1));
+}
+
+bool vm_gates_held(struct vm_coverage *c, const struct vm_roots *roots, struct vm_held *const *held, int nargs)
+{
+	const struct vm_program *p = c->program;
+	bool is_new = false, changed = false;
+	/* What is read went through what was stored there. */
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op != OP_LOAD && in->op != OP_ATOMIC_RMW && in->op != OP_ATOMIC_CAS) continue;
+		for (int k = 0; k < nargs && in->ndst; k++)
+			if (held[k] && leads_to(&roots[src_id(p, in, 0)], k))
+				is_new |= mix_into(c->mix, dst_id(p, in, 0), held[k]->mix);
+	}
+	/* Conditions on it are gates then, as they would be in one kernel. */
+	if (is_new) {
+		mixes_flow(p, c->is_data, c->mix);
+		mixed_watch(c, p);
+		still_drop(c, p);
+		c->is_held_new = true;
+	}
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if ((in->op != OP_STORE && in->op != OP_ATOMIC_RMW && in->op != OP_ATOMIC_CAS) || in->nsrc < 2) continue;
+		uint16_t mix = c->mix[src_id(p, in, in->op == OP_ATOMIC_CAS ? 2 : 1)];
+		for (int k = 0; k < nargs; k++)
+			if (held[k] && leads_to(&roots[src_id(p, in, 0)], k)) changed |= mix_into(&held[k]->mix, 0, mix);
+	}
+	return changed;
 }
 
 static bool is_zero(uint64_t bits, enum elem e)
@@ -352,6 +414,7 @@ static bool is_still(const struct vm_coverage *c, const struct vm_site *s)
 	bool is_moved = false;
 	if (!s->is_gate || s->is_bounded || s->is_decided || s->results != 1) return false;
 	if (s->number == GATE_LOOP) return s->moved != 0;
+	if ((int64_t)s->few * FEW_OF > s->vanished) return false;
 	bool is_of_zeros = s->number == GATE_ZERO || s->number == GATE_NONE_LEFT;
 	/* Of many operands at once, one result or a few say nothing. */
 	if (is_of_many(s) && s->seen < SEEN_LEAST) return false;
@@ -471,6 +534,11 @@ static uint64_t hash_numbers(uint64_t h, const double *a, int64_t n)
 	return h;
 }
 
+static bool is_exponential(const struct vm_site *s, const struct vm_instr *in)
+{
+	return s->number == GATE_NONE_LEFT && in->op == OP_MAP;
+}
+
 void vm_gate_look(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s)
 {
 	struct vm_reader r[2];
@@ -570,6 +638,10 @@ void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 		for (int64_t i = 0; data && i < n && s->results < 2; i++) {
 			uint64_t bits = 0;
 			memcpy(&bits, data + (size_t)i * elem_bytes(e), elem_bytes(e));
+			/* what a few lanes came near is as good as unseen */
+			bool is_gone = is_exponential(s, in) && is_zero(bits, e);
+			s->vanished += is_gone;
+			if (is_exponential(s, in) && !is_gone && ++s->few < FEW_LANES) continue;
 			if (!s->results) s->result = bits;
 			if (!s->results || bits != s->result) s->results++;
 			s->seen += s->is_new;

@@ -55,6 +55,7 @@ bool vm_coverage_held(struct vm_coverage *c, struct vm_held *const *held, int na
 		for (int i = 0; i < nargs && turn == HELD_TURNS; i++)
 			if (held[i]) held[i]->state = HELD_ANYTHING;
 	}
+	changed |= vm_gates_held(c, roots, held, nargs);
 	if (!c->held) c->held = xcalloc((size_t)k->nargs + 1, sizeof *c->held);
 	for (int i = 0; i < nargs; i++) c->is_held_new |= held[i] && held_join(&c->held[i], *held[i]);
 	free(roots);

@@ -559,7 +559,7 @@ bool vm_stored_find(const struct vm_program *p, const struct vm_roots *roots, st
 		enum elem e = p->values[value].elem;
 		/* A sum in memory, and what no walk came to, may be anything. */
 		if (in->op == OP_STORE && of[value].is && (elem_is_float(e) || elem_is_int(e)))
-			by = (struct vm_held){HELD_NUMBERS, e, of[value].lo, of[value].hi, of[value].nan};
+			by = (struct vm_held){HELD_NUMBERS, e, of[value].lo, of[value].hi, of[value].nan, 0};
 		changed |= vm_stored_join(&roots[src_id(p, in, 0)], held, nargs, by);
 	}
 	free(of);

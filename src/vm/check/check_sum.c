@@ -10,7 +10,8 @@
  * (check_cover.c), and aims look for inputs at which it does.
  *
  * Where nothing new was seen for a while, a sum is looked at less often: padded ones stay watched
- * to the end. */
+ * to the end. A term of a fold or of a pair that was always 0 and is not now is looked at in any
+ * case: it may be so in one lane of all trials. */
 #include "vm/check/check.h"
 #include "vm/check/check_aim.h"
 #include "base/base.h"
@@ -368,8 +369,38 @@ static void aim_take(struct vm_ctx *c, const struct vm_instr *in, struct vm_sum 
 	vm_aim_turn(c->aim);
 }
 
-/* The sum, where it is to be looked at now. */
-static struct vm_sum *covered_of(struct vm_ctx *c, const struct vm_instr *in)
+/* Some operand of a fold is not 0 whose place was 0 so far. */
+static bool fold_is_new(struct vm_ctx *c, const struct vm_instr *in, const struct vm_sum_states *seen)
+{
+	const struct region_shape *r = in->extra;
+	for (int s = 0; s < MIN(in->nsrc, SUM_USUAL_MAX); s++) {
+		struct vm_reader v;
+		if (!is_wide(c->program->values[vm_src(c, in, s)].elem) ||
+			!vm_reader_make(c, in, s, r->outer * r->len * r->inner, &v))
+			continue;
+		size_t size = elem_bytes(v.elem);
+		for (int64_t i = 0; i < r->outer * r->len * r->inner; i++) {
+			if (seen->terms[s * r->len + i / r->inner % r->len] & TERM_SEEN) continue;
+			uint64_t bits = 0;
+			memcpy(&bits, v.data + (v.is_splat ? 0 : (size_t)i * size), size);
+			if (bits << (65 - 8 * size)) return true; /* zeros have two signs */
+		}
+	}
+	return false;
+}
+
+static bool is_new(struct vm_ctx *c, const struct vm_instr *in, const struct vm_sum_states *seen,
+	const struct vm_sum_pair *pairs, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		for (int k = 0; k < 2; k++)
+			if (pairs[i].x[k] != 0 && !(seen->terms[pairs[i].term + k] & TERM_SEEN)) return true;
+	return (in->op == OP_REDUCE || in->op == OP_SCAN) && fold_is_new(c, in, seen);
+}
+
+/* The sum, where it is to be looked at now. pairs (n): its operands, where they are known. */
+static struct vm_sum *covered_of(
+	struct vm_ctx *c, const struct vm_instr *in, const struct vm_sum_pair *pairs, int64_t n)
 {
 	struct vm_coverage *k = c->coverage;
 	int at = k && k->sum_at && !k->is_turned ? k->sum_at[in - k->first] : -1;
@@ -377,7 +408,7 @@ static struct vm_sum *covered_of(struct vm_ctx *c, const struct vm_instr *in)
 	struct vm_sum_states *seen = sum ? states_of(sum, c->sizes) : NULL;
 	if (!sum || seen->ncounted == sum->nterms) return NULL;
 	seen->is_met = true;
-	if (seen->quiet > QUIET_MAX && seen->looks++ % QUIET_STEP) return NULL;
+	if (seen->quiet > QUIET_MAX && seen->looks++ % QUIET_STEP && !is_new(c, in, seen, pairs, n)) return NULL;
 	sum->has_usual = k->sites[sum->site].has_usual;
 	return sum;
 }
@@ -393,7 +424,7 @@ void vm_sum_cover(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct shares shares;
 	bool is_pair = in->op == OP_ATOMIC_RMW || in->op == OP_INLINE_ASM;
-	struct vm_sum *sum = is_pair ? NULL : covered_of(c, in);
+	struct vm_sum *sum = is_pair ? NULL : covered_of(c, in, NULL, 0);
 	if (!sum) return;
 	shares_of(c, in, sum, &shares);
 	cover_take(c, sum, &shares);
@@ -423,7 +454,7 @@ bool vm_sum_wants_pairs(const struct vm_ctx *c, const struct vm_instr *in)
 
 void vm_sum_pairs(struct vm_ctx *c, const struct vm_instr *in, const struct vm_sum_pair *pairs, int64_t n)
 {
-	struct vm_sum *covered = covered_of(c, in), *aimed = vm_aim_sum(c, in);
+	struct vm_sum *covered = covered_of(c, in, pairs, n), *aimed = vm_aim_sum(c, in);
 	struct shares shares = {.n = 0};
 	if (covered) {
 		pairs_shares(covered, pairs, n, &shares);
