@@ -60,6 +60,7 @@ static void site_report(const struct vm_site *s, int id, int kernel, struct runn
 		.column = s->column,
 		.kind = s->kind,
 		.is_equality = s->is_equality,
+		.is_one_value = s->is_gate && s->results == 1,
 		.wanted = s->wanted,
 		.taken = s->taken,
 		.low = s->low,

@@ -235,6 +235,7 @@ struct runner_site {
 	int column;
 	enum vm_site_kind kind;
 	bool is_equality;
+	bool is_one_value; /* a gate (vm.h) that gave one value in all trials so far */
 	uint8_t wanted;
 	uint8_t taken;
 	double low;

@@ -326,9 +326,10 @@ static json_t *coverage_json(const struct runner_coverage *c)
 		json_t *fixed = json_array();
 		for (int k = 0; k < s->nfixed; k++) json_array_append_new(fixed, json_finite(s->fixed[k]));
 		json_array_append_new(open,
-			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b, o]", s->id, s->kernel, s->line, s->column,
+			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b, o, b]", s->id, s->kernel, s->line, s->column,
 				(int)s->kind, s->wanted, s->taken, json_finite(s->low), json_finite(s->high), json_finite(s->constant),
-				json_finite(s->least), json_finite(s->most), json_finite(s->nearest), s->what, s->is_equality, fixed));
+				json_finite(s->least), json_finite(s->most), json_finite(s->nearest), s->what, s->is_equality, fixed,
+				s->is_one_value));
 	}
 	json_t *placed = json_array();
 	for (int i = 0; i < c->nplaced; i++)
@@ -375,6 +376,7 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.column = int_at(row, 3, INT32_MAX),
 			.kind = (enum vm_site_kind)int_at(row, 4, SITE_KIND_COUNT - 1),
 			.is_equality = json_is_true(json_array_get(row, 14)),
+			.is_one_value = json_is_true(json_array_get(row, 16)),
 			.wanted = (uint8_t)int_at(row, 5, 7),
 			.taken = (uint8_t)int_at(row, 6, 7),
 			.low = json_real_or(json_array_get(row, 7), NAN),

@@ -117,12 +117,17 @@ bool site_is_truth(const struct runner_site *s)
 }
 
 /* Masks and branches made of several comparisons have no distance: those comparisons have. */
+/* A place that an earlier variant has is searched for there, and here only where this one's few
+ * trials left it one value: that may be their luck (a clamp of one element), or a gate that is shut
+ * at these sizes alone. */
+static bool is_of_earlier(const struct site_state *st) { return st->is_known_before && !st->site.is_one_value; }
+
 bool side_is_searched(const struct site_state *st, int side)
 {
 	const struct side_state *s = &st->sides[side];
 	/* Whole numbers stop next to each other without a bound between them. */
 	bool is_next = SIDE_OF[side] == SIDE_EQUAL && st->site.is_equality && fabs(s->best) <= NEXT;
-	return !st->is_known_before && !site_is_truth(&st->site) && !vm_site_is_quiet(st->site.kind) &&
+	return !is_of_earlier(st) && !site_is_truth(&st->site) && !vm_site_is_quiet(st->site.kind) &&
 		site_is_open(&st->site, side) && s->is_seen && (s->times < 2 || is_next);
 }
 
@@ -166,7 +171,7 @@ bool side_is_aimed(const struct site_state *st, int side)
 {
 	const struct side_state *s = &st->sides[side];
 	bool is_order = SIDE_OF[side] != SIDE_EQUAL;
-	if (st->is_known_before || !site_is_open(&st->site, side)) return false;
+	if (is_of_earlier(st) || !site_is_open(&st->site, side)) return false;
 	if (site_is_truth(&st->site)) return true;
 	bool has_distance = st->site.kind == SITE_COMPARE || st->site.kind == SITE_EXTREME || st->site.kind == SITE_CLAMP ||
 		st->site.kind == SITE_TERM || st->site.kind == SITE_STEP;

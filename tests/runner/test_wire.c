@@ -459,6 +459,7 @@ static void test_values(void **state)
 		.column = 4,
 		.kind = 1,
 		.is_equality = true,
+		.is_one_value = true,
 		.wanted = 5,
 		.taken = 6,
 		.low = 7,
@@ -512,9 +513,9 @@ static void test_values(void **state)
 		s.touched[1].written == 17);
 	const struct runner_site *at = s.coverage.sites;
 	assert_true(s.coverage.sides == 9 && s.coverage.taken == 8 && s.coverage.nsites == 1 && at->id == 1 &&
-		at->kernel == 2 && at->line == 3 && at->column == 4 && at->kind == 1 && at->is_equality && at->wanted == 5 &&
-		at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 && at->most == 11 &&
-		at->nearest == 12 && at->nfixed == 2 && at->fixed[0] == 0.5 && at->fixed[1] == -13);
+		at->kernel == 2 && at->line == 3 && at->column == 4 && at->kind == 1 && at->is_equality && at->is_one_value &&
+		at->wanted == 5 && at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 &&
+		at->most == 11 && at->nearest == 12 && at->nfixed == 2 && at->fixed[0] == 0.5 && at->fixed[1] == -13);
 	assert_string_equal(at->what, "mask");
 	const struct runner_missed *left = s.coverage.missed;
 	assert_true(s.coverage.nmissed == 1 && left->input == -1 && left->element == 1777 && left->size == 4 &&
