@@ -145,7 +145,7 @@ def waits_task():
 
 @triton.jit
 def turning(v, n):
-    q = 1.0
+    q = 1.0 + v * 0.0     # which the compiler does not know to be one
     while n > 0:
         q = q * q
         n -= 1

@@ -15,8 +15,9 @@
 /* What is written before a release, or before a fence, has to be in L2 first; where the whole
  * system is its scope it waits longer, written or not. */
 #define VM_FENCE_CYCLES 290
-#define VM_FENCE_SYSTEM_CYCLES 1000
+#define VM_FENCE_SYSTEM_CYCLES 2300
 #define VM_CYCLES_NS 1.98 /* of an H200: what waits for a time waits for nanoseconds */
+#define VM_SLEEP_TIMES 1.55 /* of what nanosleep says; it may take up to twice that */
 
 enum plan_kind {
 	PLAN_FREE,

@@ -349,7 +349,7 @@ static void asm_cost(const struct vm_instr *in, int warps, struct cost_plan *pla
 	plan->special = (uint16_t)MIN((special + b->pack - 1) / b->pack, UINT16_MAX);
 	plan->f64 = (uint16_t)MIN((f64 + b->pack - 1) / b->pack, UINT16_MAX);
 	plan->wait = (waits->barriers * vm_cost_barrier(warps) + waits->fences * VM_FENCE_CYCLES +
-					 waits->system_fences * VM_FENCE_SYSTEM_CYCLES + waits->sleep_ns * VM_CYCLES_NS) /
+					 waits->system_fences * VM_FENCE_SYSTEM_CYCLES + waits->sleep_ns * VM_SLEEP_TIMES * VM_CYCLES_NS) /
 		b->pack;
 	plan->is_open_sleep = waits->is_open;
 }
