@@ -46,7 +46,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 def _module(name, **values):
     made = types.ModuleType(name)
-    vars(made).update(values)
+    for name, value in values.items():
+        setattr(made, name, value)
     return made
 
 

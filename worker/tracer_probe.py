@@ -45,6 +45,7 @@ ROUNDS = 3                   # of looking for sizes at which what was found goes
 NAMED_MAX = 40               # numbers of the text that are tried two at a time
 FOUND_MAX = 48               # sets of sizes of one expression
 FLIPS_MAX = 6                # of one expression, called for real
+GATES_MAX = 8                # conditions in front of it that are asked too
 GROUPS_MAX = 8
 SETS_MAX = 4
 PLAIN = (bool, int, float, str, bytes, type(None))
@@ -343,13 +344,24 @@ class Probe:
                    for i, own in enumerate(self.own)]
 
     def behind(self, runs):
-        """Sizes at which a place was come to that had one result, and never others."""
-        found = []
+        """[(key, run)] of places that were come to with one result, and at
+        no two different sizes."""
+        found = {}
         for key, results in self.seen(runs).items():
             having = [r for r in runs if key in r.leaves]
             if len(results) == 1 and having and having[0].values and not self.follows(key, having):
-                found += [having[0].values] * (having[0].values not in found)
-        return found[:SCANNED_SITES]
+                found.setdefault(tuple(having[0].values), (key, having[0]))
+        return list(found.values())[:SCANNED_SITES]
+
+    def along(self, key, run):
+        """Other sets of sizes that the conditions in front of a place send there."""
+        names, gates, found = names_of(self.module.__dict__), self.gates(key, run), []
+        for values in self.scanned(run.values) if gates else ():
+            if values != run.values and self.comes(gates, names, values):
+                found.append(values)
+            if len(found) == FOUND_MAX:
+                break
+        return sorted(found, key=self.elements)[:FLIPS_MAX]
 
     def beside(self, base):
         """Each size larger, the others as they are."""
@@ -376,24 +388,48 @@ class Probe:
         code, leaves = self.followed(key, site, having)
         if code is None:
             return []
-        wanted, found = having[0].results[key][0], []
-        # Around the task's own sizes, where those come to it.
+        wanted, found, strayed = having[0].results[key][0], [], []
+        # Around the task's own sizes, where those come to it; at sizes that other
+        # conditions send elsewhere only where there are no more.
         at = [r.values for r in having if r.values is not None]
         base = self.own if not at or self.own in at else min(at, key=self.elements)
-        names = names_of(self.module.__dict__)
+        names, gates = names_of(self.module.__dict__), self.gates(key, having[0])
         for values in self.scanned(base):
             try:
                 result = eval(code, names, {n: f(values) for n, f in leaves.items()})
                 if (bool(result) if site.kind == "way" else result) != wanted:
-                    found.append(values)
+                    (found if self.comes(gates, names, values) else strayed).append(values)
             except Exception:
                 continue
             if len(found) == FOUND_MAX:
                 break
+        found = found or strayed[:FOUND_MAX]
         if not found:
             found = list(itertools.islice(self.solved(key, site, having, base), FOUND_MAX))
         found.sort(key=self.elements)
         return found[:FLIPS_MAX]
+
+    def gates(self, key, run):
+        """[(code, {name: function of the sizes}, way)] of the conditions that sent this run to a
+        place and others past it, as far as their expressions can be followed."""
+        found, runs = [], [r for r in self.runs.values() if r]
+        past = [r for r in runs if key not in r.leaves]
+        for other, results in run.results.items() if past else ():
+            site = self.site_of(other)
+            if site.kind != "way" or not site.text or len(set(results)) != 1 or other == key:
+                continue
+            if any(r.results.get(other, results)[0] != results[0] for r in past):
+                code, leaves = self.followed(other, site, [r for r in runs if other in r.leaves])
+                found += [(code, leaves, results[0])] if code else []
+        return found[:GATES_MAX]
+
+    def comes(self, gates, names, values):
+        """Whether all of these conditions go the way of their run at these sizes."""
+        try:
+            return all(bool(eval(code, names, {n: f(values) for n, f in leaves.items()})) is way
+                       for code, leaves, way in gates)
+        except Exception:
+            return False
 
     def solved(self, key, site, having, base):
         """Sets of sizes at which the two sides of an equality meet, where two sizes have
@@ -494,7 +530,8 @@ class Probe:
         # A condition behind a condition is met where the first one was found.
         tried = set()
         for _ in range(ROUNDS):
-            found += [self.run(v) for base in self.behind(runs()) for v in self.beside(base)]
+            found += [self.run(v) for key, run in self.behind(runs())
+                      for v in [*self.beside(run.values), *self.along(key, run)]]
             still = [site for site in self.open(runs()) if site[0] not in tried][:SCANNED_SITES]
             for key, site, having in still:
                 tried.add(key)

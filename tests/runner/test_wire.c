@@ -22,8 +22,9 @@ static const char TRIAL[] =
 	"'aim':{'sides':[[5,1,0.5,true],[6,4,null,false]],'replays':9,'programs':11},'want_turned':true,'may_be_given':13,'"
 	"seed':17}";
 static const char RESULT[] =
-	"{'coverage':{'sides':12,'taken':11,'sites':[[1,2,3,4,1,5,6,7.5,8.5,null,10.5,11.5,12.5,'mask',true,[0.5,-13.5]],"
-	"[21,22,23,24,2,3,2,1.5,2.5,3.5,4.5,5.5,null,'x',false,[]]],'placed':[[-1,31,4,32,33,3],[2,34,8,-35,0,31]],"
+	"{'coverage':{'sides':12,'taken':11,'sites':[[1,2,3,4,1,5,6,7.5,8.5,null,10.5,11.5,12.5,'mask',true,[0.5,-13.5],"
+	"true],"
+	"[21,22,23,24,2,3,2,1.5,2.5,3.5,4.5,5.5,null,'x',false,[],false]],'placed':[[-1,31,4,32,33,3],[2,34,8,-35,0,31]],"
 	"'missed':[[1,41,4,42,43],[-1,44,2,45,-1]],'small':[0.25,0.5],"
 	"'gate_line':41,'gate_matters':true},'fault':{'code':'slow','text':'took long','line':5,'row':6},"
 	"'has_lineage':true,'lineage':4,'lineage_output':1,'unwritten':18,'first_unwritten':19,"
