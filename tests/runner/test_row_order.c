@@ -110,14 +110,13 @@ static void test_dependent_launches(void **state)
 	}
 }
 
-/* A launch that waits for the one in front of it knows that this one ended; of the one before that
- * only where the one in front has waited itself. */
-static void test_chains_of_dependent_launches(void **state)
+/* Three launches of one stream, the last two dependent: the first and the third have buffer 1, the
+ * second `between`. skips: the second may end without having waited. */
+static struct row_race three_launches(
+	const uint8_t *first, const uint8_t *second, const uint8_t *third, int between, bool skips)
 {
-	/* Three launches: the first writes buffer 1, the second lies between, the third reads buffer
-	 * 1. */
-	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {0};
-	struct tape_arg made = {.kind = TAPE_ARG_POINTER, .buffer = 1}, other = {.kind = TAPE_ARG_POINTER, .buffer = 2};
+	struct tape_arg made = {.kind = TAPE_ARG_POINTER, .buffer = 1},
+					other = {.kind = TAPE_ARG_POINTER, .buffer = between};
 	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 1, .args = &made},
 		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 1, .args = &other},
 		{.kind = TAPE_LAUNCH, .kernel = 2, .nargs = 1, .args = &made}};
@@ -131,10 +130,18 @@ static void test_chains_of_dependent_launches(void **state)
 		.noutputs = 1,
 		.outputs = &out,
 		.nstreams = 1};
+	struct row_kernel does[3] = {{.triggers = true, .uses = first, .nargs = 1},
+		{.triggers = true, .may_skip_wait = skips, .uses = second, .nargs = 1}, {.uses = third, .nargs = 1}};
+	return row_race_find(&t, does, (const bool[3]){false, false, false}, NULL);
+}
+
+/* A launch that waits for the one in front of it knows that this one ended; of the one before that
+ * only where the one in front has waited itself. */
+static void test_chains_of_dependent_launches(void **state)
+{
+	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {0};
 	for (int skips = 0; skips < 2; skips++) {
-		struct row_kernel does[3] = {{.triggers = true, .uses = writes, .nargs = 1},
-			{.triggers = true, .may_skip_wait = skips, .uses = writes, .nargs = 1}, {.uses = reads, .nargs = 1}};
-		struct row_race r = row_race_find(&t, does, (const bool[3]){false, false, false}, NULL);
+		struct row_race r = three_launches(writes, writes, reads, 2, skips);
 		assert_int_equal(r.row, skips ? 2 : -1);
 		assert_int_equal(r.other, skips ? 0 : -1);
 		assert_int_equal(r.buffer, skips ? 1 : -1);
@@ -146,24 +153,8 @@ static void test_chains_of_dependent_launches(void **state)
 static void test_earlier_readers(void **state)
 {
 	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {ROW_READS_EARLY};
-	struct tape_arg made = {.kind = TAPE_ARG_POINTER, .buffer = 1};
-	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 1, .args = &made},
-		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 1, .args = &made},
-		{.kind = TAPE_LAUNCH, .kernel = 2, .nargs = 1, .args = &made}};
-	struct tape_kernel kernels[3] = {{.name = NULL}, {.is_pdl = true}, {.is_pdl = true}};
-	struct tape_view out = {.buffer = 3};
-	struct tape t = {.nrows = 3,
-		.rows = rows,
-		.nbuffers = 4,
-		.nkernels = 3,
-		.kernels = kernels,
-		.noutputs = 1,
-		.outputs = &out,
-		.nstreams = 1};
 	for (int skips = 0; skips < 2; skips++) {
-		struct row_kernel does[3] = {{.triggers = true, .uses = reads, .nargs = 1},
-			{.triggers = true, .may_skip_wait = skips, .uses = reads, .nargs = 1}, {.uses = writes, .nargs = 1}};
-		struct row_race r = row_race_find(&t, does, (const bool[3]){false, false, false}, NULL);
+		struct row_race r = three_launches(reads, reads, writes, 1, skips);
 		assert_int_equal(r.row, skips ? 2 : -1);
 		assert_int_equal(r.other, skips ? 0 : -1);
 	}
