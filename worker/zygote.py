@@ -158,7 +158,7 @@ class SandboxOptions(ctypes.Structure):
         ("exec_paths", ctypes.POINTER(ctypes.c_char_p)), ("scratch", ctypes.c_char_p),
         ("memory_bytes", ctypes.c_int64), ("cpu_s", ctypes.c_int), ("allow_threads", ctypes.c_int),
         ("allow_fork", ctypes.c_int),
-        ("allow_memfd", ctypes.c_int), ("stay_root", ctypes.c_int), ("device_paths", ctypes.POINTER(ctypes.c_char_p)),
+        ("allow_memfd", ctypes.c_int), ("device_paths", ctypes.POINTER(ctypes.c_char_p)),
     ]
 
 

@@ -78,7 +78,7 @@ static int write_file(const char *path, const char *content)
 	return rc;
 }
 
-int sandbox_settle(unsigned uid, unsigned gid, char *text, size_t len)
+int sandbox_map_user(unsigned uid, unsigned gid, char *text, size_t len)
 {
 	char uid_map[64], gid_map[64];
 	snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", uid, uid);
@@ -87,7 +87,13 @@ int sandbox_settle(unsigned uid, unsigned gid, char *text, size_t len)
 	int rc = write_file("/proc/self/setgroups", "deny");
 	if (!rc) rc = write_file("/proc/self/uid_map", uid_map);
 	if (!rc) rc = write_file("/proc/self/gid_map", gid_map);
-	if (rc) return sandbox_fail(text, len, -rc, "uid and gid maps");
+	return rc ? sandbox_fail(text, len, -rc, "uid and gid maps") : 0;
+}
+
+int sandbox_settle(unsigned uid, unsigned gid, char *text, size_t len)
+{
+	int rc = sandbox_map_user(uid, gid, text, len);
+	if (rc) return rc;
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) return sandbox_fail(text, len, errno, "private mounts");
 	return 0;
 }

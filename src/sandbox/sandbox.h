@@ -63,9 +63,11 @@ int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
  * SANDBOX_ORDER_FDS descriptors for it; the answer is an int, that process's pid (a child of the
  * zygote's) or -errno. It ends when the other side of the socket does, dies with the zygote, and
  * returns in each job's process alone, with the descriptors in fds and what sandbox_fork leaves in
- * text. Of `o` all but the level is the same for all jobs. Before the first order all holes of
- * malloc's memory are filled, `settle` (or NULL) does the same for what else hands out memory, and
- * the memory at `pieces` (addresses, then NULL; or NULL) is moved into huge pages. */
+ * text. Of `o` all but the level is the same for all jobs, and at level full they have one network
+ * together, of the template's own and without a way out; all other namespaces are each job's.
+ * Before the first order all holes of malloc's memory are filled, `settle` (or NULL) does the same
+ * for what else hands out memory, and the memory at `pieces` (addresses, then NULL; or NULL) is
+ * moved into huge pages. */
 #define SANDBOX_ORDER_FDS 3
 int sandbox_template_fork(char *text, size_t len);
 void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void (*settle)(void),

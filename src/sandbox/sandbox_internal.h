@@ -9,8 +9,9 @@
 
 /* text = "what: reason of err"; returns -err. */
 int sandbox_fail(char *text, size_t len, int err, const char *what);
-/* Inside a new user namespace: maps this user, and no other, to itself; and cuts mounts off from
- * the parent's. */
+/* Inside a new user namespace: maps this user, and no other, to itself. */
+int sandbox_map_user(unsigned uid, unsigned gid, char *text, size_t len);
+/* The same, and cuts mounts off from the parent's. */
 int sandbox_settle(unsigned uid, unsigned gid, char *text, size_t len);
 /* 0, or -errno. */
 int sandbox_landlock(const struct sandbox_options *o, char *text, size_t len);

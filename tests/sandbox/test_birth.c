@@ -1,5 +1,6 @@
 /* How processes come into a sandbox and end: the map of users, a child that dies with its parent,
  * and a template whose jobs are the zygote's. */
+#include "order.h"
 #include "sandbox/sandbox.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -71,19 +73,6 @@ static void test_uid_map(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* Reads n bytes within ten seconds; how many came. */
-static size_t read_soon(int fd, void *data, size_t n)
-{
-	size_t have = 0;
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	while (have < n && poll(&p, 1, 10000) == 1) {
-		ssize_t got = read(fd, (char *)data + have, n - have);
-		if (got <= 0) break;
-		have += (size_t)got;
-	}
-	return have;
-}
-
 /* The process between the test and sandbox_fork's child; never returns. The child says on fd
  * whether it is inside. */
 static void keeper_main(int fd)
@@ -126,25 +115,6 @@ static void test_fork(void **state)
 
 /* ---- a template ---- */
 
-/* One order: the pid of the job's process, or a negative number. */
-static int order(int orders, int level, const int fds[SANDBOX_ORDER_FDS])
-{
-	union {
-		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
-		struct cmsghdr head;
-	} control = {{0}};
-	struct iovec piece = {&level, sizeof level};
-	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	int pid = -EIO;
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(SANDBOX_ORDER_FDS * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, SANDBOX_ORDER_FDS * sizeof(int));
-	if (sendmsg(orders, &m, MSG_NOSIGNAL) < 0) return -errno;
-	return read_soon(orders, &pid, sizeof pid) == sizeof pid ? pid : -EIO;
-}
-
 /* What a job's process says on the first descriptor of its order. */
 struct said {
 	bool is_child;   /* of the zygote, as far as the namespace lets it see */
@@ -153,7 +123,14 @@ struct said {
 	bool is_whole;   /* a huge page that came apart in the template */
 	bool is_behind;  /* what malloc gives lies behind the holes of the template's memory */
 	int level;
+	ino_t network; /* the number of its namespace */
 };
+
+static ino_t own_network(void)
+{
+	struct stat s = {0};
+	return stat("/proc/self/ns/net", &s) ? 0 : s.st_ino;
+}
 
 /* Kilobytes of huge pages in the mapping that begins here. */
 static long huge_kb(const char *at)
@@ -216,7 +193,8 @@ static void template_main(int orders, pid_t zygote)
 		.is_alone = has_only(fds),
 		.is_whole = !huge || huge_kb(huge) == HUGE_PAGE >> 10,
 		.is_behind = given > last || HAS_OTHER_MALLOC,
-		.level = o.level};
+		.level = o.level,
+		.network = own_network()};
 	if (write(fds[0], &said, sizeof said) != sizeof said) _exit(1);
 	poll(NULL, 0, 30000);
 	_exit(0);
@@ -263,6 +241,7 @@ static void zygote_main(int fd)
 {
 	char text[256] = "";
 	int pair[2], status = 0, good = 0;
+	ino_t network = 0; /* of the first job */
 	pid_t zygote = getpid();
 	struct sigaction action = {.sa_handler = on_signal};
 	interrupts = mmap(NULL, sizeof *interrupts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -281,13 +260,16 @@ static void zygote_main(int fd)
 		int pid = order(pair[0], level, (int[]){words[1], fd, fd});
 		good += pid > 0 && read_soon(words[0], &said, sizeof said) == sizeof said && said.is_child && said.is_settled &&
 			said.is_alone && said.is_whole && said.is_behind && said.level == level;
+		/* One network for all jobs, which is not the zygote's where there are namespaces. */
+		if (level == SANDBOX_NONE) network = said.network;
+		good += said.network == network && (network != own_network()) == (highest == SANDBOX_FULL);
 		if (level == SANDBOX_NONE && pid > 0) {
 			kill(pid, SIGKILL);
 			good += waitpid(pid, &status, 0) == pid && WIFSIGNALED(status); /* it is this process's to wait for */
 		}
 	}
 	good += ends_with_its_orders();
-	char result = (char)(good == 3 + (highest == SANDBOX_FULL));
+	char result = (char)(good == 4 + 2 * (highest == SANDBOX_FULL));
 	if (write(fd, &result, 1) != 1) _exit(1);
 	close(fd);
 	for (;;) pause();

@@ -1,6 +1,7 @@
 /* The sandbox's fences, each tried from inside, in forked children, at every level that works here.
  * A probe returns what happened: 0 when the forbidden thing succeeded, or an errno. A fence that is
  * missing shows as "allowed". */
+#include "order.h"
 #include "sandbox/sandbox.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -265,6 +266,31 @@ static int born_of_zygote(const struct sandbox_options *o, char *why, size_t len
 	return pid;
 }
 
+/* Where a probe's process says why it could not begin. */
+static int words_fd;
+
+/* From a template, as the jobs of a zygote with many: in a network that jobs have together. */
+static int born_of_template(const struct sandbox_options *o, char *why, size_t len)
+{
+	int pair[2], fds[SANDBOX_ORDER_FDS];
+	struct sandbox_options own = *o;
+	if (sandbox_drop_root(why, len) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair)) return -1;
+	int template = sandbox_template_fork(why, len);
+	if (template <0) return -1;
+	if (template == 0) {
+		own.level = SANDBOX_NONE;
+		sandbox_template_serve(pair[1], &own, fds, NULL, NULL, why, len);
+		/* A job's process: it has no descriptor but those of the order. */
+		dup2(fds[0], words_fd);
+		for (int i = 0; i < SANDBOX_ORDER_FDS; i++)
+			if (fds[i] != words_fd) close(fds[i]);
+		if (*why) _exit(EXIT_NOT_ENTERED);
+		return 0;
+	}
+	close(pair[1]);
+	return order(pair[0], o->level, (int[]){words_fd, words_fd, words_fd});
+}
+
 static int (*birth)(const struct sandbox_options *o, char *why, size_t len) = born_unshared;
 
 /* Runs a probe in the sandbox: born, then entered. Returns the probe's result. */
@@ -273,6 +299,7 @@ static int run_probe_in(enter_fn *enter, const struct sandbox_options *o, int (*
 {
 	int fds[2], status = 0, result = -1;
 	assert_return_code(pipe(fds), errno);
+	words_fd = fds[1];
 	pid_t pid = fork();
 	/* The outer child stays outside of the new pid namespace; its own child is the first inside. */
 	if (pid == 0) {
@@ -340,6 +367,14 @@ static void test_level(int level)
 
 /* EINVAL is the kernel's word, since a thread shares memory: the filter let it pass. */
 static int try_bare_thread(void) { return result_of(syscall(SYS_clone, CLONE_THREAD, NULL, NULL, NULL, 0)); }
+
+static void test_template(void **state)
+{
+	birth = born_of_template;
+	test_level(SANDBOX_FULL);
+	test_level(SANDBOX_LSM);
+	birth = born_unshared;
+}
 
 /* The filter that a zygote keeps is that of its child's options, and of its number there. */
 static void test_kept_filter(void **state)
@@ -619,6 +654,7 @@ int main(void)
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_lsm),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_template),
 		cmocka_unit_test(test_kept_filter),
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
