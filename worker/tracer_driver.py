@@ -193,9 +193,9 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     if PROBE is not None:
         return TracedKernel(src, options, "", "")
     refuse_changes(tracer_seal.broken())
-    place = src.name, src.hash(), options.hash()      # as Triton's own does: a kernel remembers its hash
-    recipe, is_whole = recipe_of(src, options)
-    refuse_written_hash(src.fn)
+    recipe, is_whole, jitted = recipe_of(src, options)
+    refuse_written_hashes(jitted)
+    place = src.name, src.hash(), options.hash()      # as Triton's own does: functions remember their hashes
     key = recipe_text(recipe)
     anywhere = without_alignment(recipe)
     if IS_ANYWHERE and anywhere in MADE_ALIGNED:
@@ -232,16 +232,19 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
 KEPT = {}
 
 
-def refuse_written_hash(kernel):
-    """A kernel's part of that place is a hash of its text; host code could write there whatever
-    another kernel has."""
-    then = kernel.hash, kernel.used_global_vals
-    kernel.hash = None
-    is_own = type(then[0]) is str and kernel.cache_key == then[0]      # a text of the host's own may equal all
-    kernel.hash, kernel.used_global_vals = then
-    if not is_own:
-        RECORDER.fail("unsupported", f"host code writes the hash of kernel {kernel.__name__[:80]}, by which Triton's "
-                                     "cache finds machine code")
+def refuse_written_hashes(functions):
+    """A kernel's part of that place is a hash of its text and of the hashes of what it calls; host
+    code could write there whatever another kernel has. What has none yet is
+    about to get its own."""
+    then = [(f, f.hash, f.used_global_vals) for f in functions if f.hash is not None]
+    for function, _, _ in then:
+        function.hash = None
+    for function, text, names in then:
+        is_own = type(text) is str and function.cache_key == text      # a text of the host's own may equal all
+        if not is_own:
+            RECORDER.fail("unsupported", f"host code writes the hash of kernel {function.__name__[:80]}, by which "
+                                         "Triton's cache finds machine code")
+        function.used_global_vals = names
 
 
 # By what a recipe says beside its pointers' alignment: the IR and the recipe. While a call's

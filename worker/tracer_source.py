@@ -49,6 +49,7 @@ class Recipe:
     def __init__(self):
         self.functions = []
         self.index = {}          # id of a function object -> its place in functions
+        self.jitted = []         # those of the functions that Triton hashes
         self.is_plain = True     # nothing but the recipe decides what the front end makes of it
 
     def value(self, v, chains=frozenset(), depth=0):
@@ -122,6 +123,8 @@ class Recipe:
             return self.unknown(type(v).__name__)
         self.is_plain = self.is_plain and kind == "jit" and is_as_written(v)
         if id(v) not in self.index:
+            if isinstance(v, JITCallable):
+                self.jitted.append(v)
             self.index[id(v)] = len(self.functions)
             self.functions.append(None)
             self.functions[self.index[id(v)]] = self.function(kind, v, function)
@@ -286,8 +289,8 @@ def type_json(kind):
 
 
 def recipe_of(src, options):
-    """The recipe of one compilation (ASTSource), still without the kernel's name, and whether it is
-    all that the front end sees."""
+    """The recipe of one compilation (ASTSource), still without the kernel's name, whether it is all
+    that the front end sees, and the functions in it that Triton hashes."""
     recipe = Recipe()
     entry = recipe.callable(src.fn)
     made = {
@@ -297,7 +300,8 @@ def recipe_of(src, options):
         "attrs": [[list(path), [[a, n] for a, n in pairs]] for path, pairs in src.attrs.items()],
         "options": option_values(options),
     }
-    return made, recipe.is_plain and type(src) is ASTSource and type(src.fn) is JITFunction and src.fn._repr is None
+    is_whole = recipe.is_plain and type(src) is ASTSource and type(src.fn) is JITFunction and src.fn._repr is None
+    return made, is_whole, recipe.jitted
 
 
 def recipe_text(recipe, **more):
