@@ -7,10 +7,12 @@
  *   large task    an element-wise task of 6 GiB, its reference known; judged at the
  *                 sizes that the record names
  *   cache hits    verdicts that were given before
- *   alone         with several GPUs and --alone: correctness and timing with the first of them, on
- *                 its share of the cores and on all of them, and how many times as fast all GPUs
- *                 are. Only beside the share is there a bar: where the cores decide how many
- *                 candidates a second are graded, another GPU that brings none adds nothing
+ *   alone         with several GPUs and --alone: correctness and timing with each of them on its
+ *                 share of the cores, and with the first on all of them, and how many times as fast
+ *                 all GPUs are. Only beside the shares is there a bar: where the cores decide how
+ *                 many candidates a second are graded, another GPU that brings none adds nothing
+ *   apart         with --alone, too: a program for each GPU and share, all at once. They have
+ *                 nothing in common but the machine, so it is what the machine allows
  *
  * A figure is printed when it is known, and a series ends with its count or after --seconds, so
  * that a call with a limit of time leaves what it came to. Candidates differ in a constant inside
@@ -26,9 +28,12 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COLLECT_MS 100000
 #define SERIES_KEPT 4096
+#define OUTPUT_MAX 65536   /* of a program that prints its figures */
+#define PROGRAM_MS 600000
 #define SHARE_OF_EACH 0.95 /* of a GPU's speed that each of several has to add: two give 1.9 times one */
 
 /* Values of the options below, whose help says what each is. */
@@ -60,7 +65,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, timed, "candidates graded side by side and timed; 0: none", "0 to 100000"),
 	O(OPTION_INT, hits, "verdicts asked for again", "1 to 10000000"),
 	O(OPTION_INT, seconds, "after which a series begins nothing more; 0: it goes through", "0 to 100000"),
-	O(OPTION_BOOL, alone, "with several GPUs: the first alone too, with its share of the cores and with all", NULL),
+	O(OPTION_BOOL, alone, "with several GPUs: each alone too, with its share of the cores; in programs apart", NULL),
 	O(OPTION_BOOL, steps, "behind each rate: where a verdict's time goes, step by step", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
@@ -98,6 +103,8 @@ enum figure {
 	SHARE_TIMED_RATE,
 	TIMES_SHARE,
 	TIMES_SHARE_TIMED,
+	APART_RATE,
+	TIMES_APART,
 	ALONE_RATE,
 	ALONE_TIMED_RATE,
 	TIMES_ALONE,
@@ -196,10 +203,12 @@ static const struct {
 	[LARGE_LATENCY] = {"large_median_s", "element-wise task of 6 GiB, median", "s", 4, true},
 	[TIMED_RATE] = {"timed_per_s", "with timing, all cores", "a second", 4, false},
 	/* One GPU beside all; the bar is for each GPU. */
-	[SHARE_RATE] = {"share_correctness_per_s", "the first GPU on its share of the cores", "a second", 0, false},
+	[SHARE_RATE] = {"share_correctness_per_s", "a GPU on its share of the cores, mean", "a second", 0, false},
 	[SHARE_TIMED_RATE] = {"share_timed_per_s", "the same, with timing", "a second", 0, false},
 	[TIMES_SHARE] = {"times_share", "all GPUs and cores beside that", "times", SHARE_OF_EACH, false},
 	[TIMES_SHARE_TIMED] = {"times_share_timed", "the same, with timing", "times", SHARE_OF_EACH, false},
+	[APART_RATE] = {"apart_correctness_per_s", "programs apart, a GPU and its share each", "a second", 0, false},
+	[TIMES_APART] = {"times_apart", "all of them beside a share", "times", 0, false},
 	[ALONE_RATE] = {"alone_correctness_per_s", "the first GPU on all cores", "a second", 0, false},
 	[ALONE_TIMED_RATE] = {"alone_timed_per_s", "the same, with timing", "a second", 0, false},
 	[TIMES_ALONE] = {"times_alone", "all GPUs beside that", "times", 0, false},
@@ -317,14 +326,14 @@ static int measure_plain(struct bench *b, struct err *err)
 /* How many of `count` a second, with a verifier of its own, when the other is gone: two start their
  * processes side by side otherwise, and each waits for the other's contexts. With times the first
  * candidate's session times the reference, which is kept for the others; then each thread has one
- * that pays for its runner. */
-static int rate_measure(
-	struct bench *b, const char *device, bool is_timed, int count, enum figure figure, struct err *err)
+ * that pays for its runner. Without a GPU *rate is NaN. */
+static int rate_measure(struct bench *b, const char *device, bool is_timed, int count, double *rate, struct err *err)
 {
 	struct task small = task_of("small", SMALL);
 	struct verify_options o = options_of(b, device, is_timed);
 	struct verifier *v = NULL;
 	double seconds = 0;
+	*rate = NAN;
 	int rc = verifier_create(&o, &v, err);
 	bool has_gpu = !rc && verifier_has_gpu(v);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
@@ -333,46 +342,157 @@ static int rate_measure(
 	if (!rc && has_gpu && is_timed && b->untimed)
 		rc = err_set(
 			err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed, b->nlatency);
-	if (!rc && has_gpu) tell(b, figure, b->nlatency / seconds);
-	if (!rc && has_gpu) tell_steps(b);
+	if (!rc && has_gpu) *rate = b->nlatency / seconds;
 	verifier_free(v);
 	return rc;
 }
 
-/* The first GPU alone, with `b->threads`; the figures are `rate`, the same with times, and how many
- * times as fast all of them are. */
-static int measure_first(struct bench *b, enum figure rate, struct err *err)
+/* ---- several GPUs ---- */
+
+/* Figures without times, and with them. */
+static const enum figure WHOLE[] = {RATE, TIMED_RATE}, SHARE[] = {SHARE_RATE, SHARE_TIMED_RATE},
+						 BESIDE_SHARE[] = {TIMES_SHARE, TIMES_SHARE_TIMED}, ALONE[] = {ALONE_RATE, ALONE_TIMED_RATE},
+						 BESIDE_ALONE[] = {TIMES_ALONE, TIMES_ALONE_TIMED};
+
+/* "cuda:1" for the second of "cuda:0,1". */
+static char *device_of(const char *list, int number)
 {
-	char *device = xstrdup(b->o->device);
-	device[strcspn(device, ",")] = 0;
-	enum figure timed_rate = rate + 1, times = rate + 2, times_timed = rate + 3;
-	int rc = rate_measure(b, device, false, (int)b->o->many, rate, err);
-	if (!rc) tell(b, times, b->value[RATE] / b->value[rate]);
-	if (!rc && b->o->timed) rc = rate_measure(b, device, true, (int)b->o->timed, timed_rate, err);
-	if (!rc && b->o->timed) tell(b, times_timed, b->value[TIMED_RATE] / b->value[timed_rate]);
+	const char *p = list + strcspn(list, ":") + 1;
+	for (; number && *p; p++) number -= *p == ',';
+	return xasprintf("cuda:%.*s", (int)strcspn(p, ","), p);
+}
+
+/* Binds this thread, and all that it starts, to one of `count` equal shares of cores. */
+static int share_take(const cpu_set_t *all, int number, int count, struct err *err)
+{
+	cpu_set_t share;
+	int each = MAX(CPU_COUNT(all) / count, 1), left = each, skip = number * each;
+	CPU_ZERO(&share);
+	for (int cpu = 0; cpu < CPU_SETSIZE && left; cpu++) {
+		if (!CPU_ISSET(cpu, all) || skip-- > 0) continue;
+		CPU_SET(cpu, &share);
+		left--;
+	}
+	return sched_setaffinity(0, sizeof share, &share)
+		? err_set(err, ERR_IO, "share %d of %d of the cores: sched_setaffinity: %s", number, count, strerror(errno))
+		: 0;
+}
+
+/* Each GPU on its share of the cores, one after the other. */
+static int measure_shares(struct bench *b, const cpu_set_t *all, bool is_timed, struct err *err)
+{
+	double sum = 0, rate = NAN;
+	int threads = b->threads, rc = 0;
+	b->threads = MAX(threads / b->ngpus, 1);
+	for (int i = 0; i < b->ngpus && !rc; i++) {
+		char *device = device_of(b->o->device, i);
+		rc = share_take(all, i, b->ngpus, err);
+		if (!rc) rc = rate_measure(b, device, is_timed, (int)(is_timed ? b->o->timed : b->o->many), &rate, err);
+		if (!rc && !b->o->json)
+			printf("%s on share %d of the cores%s: %.4g a second\n", device, i, is_timed ? ", with timing" : "", rate);
+		if (!rc) tell_steps(b);
+		sum += rate;
+		free(device);
+	}
+	b->threads = threads;
+	if (!rc) rc = share_take(all, 0, 1, err);
+	if (!rc) tell(b, SHARE[is_timed], sum / b->ngpus);
+	if (!rc) tell(b, BESIDE_SHARE[is_timed], b->value[WHOLE[is_timed]] / b->value[SHARE[is_timed]]);
+	return rc;
+}
+
+/* This program once more, for one GPU on this thread's cores; what it prints goes to a file. */
+static int program_start(const struct bench *b, const char *device, int out, struct child *c, struct err *err)
+{
+	char program[4096], threads[24], many[24], seconds[24];
+	ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+	program[MAX(n, 0)] = 0;
+	snprintf(threads, sizeof threads, "%d", MAX(b->threads / b->ngpus, 1));
+	snprintf(many, sizeof many, "%lld", (long long)b->o->many);
+	snprintf(seconds, sizeof seconds, "%lld", (long long)b->o->seconds);
+	char *argv[24] = {program, "bench", "verify", "--json", "--device", (char *)(uintptr_t)device, "--threads", threads,
+		"--many", many, "--seconds", seconds, "--single", "1", "--large", "0", "--timed", "0", "--hits", "1"};
+	int at = 20;
+	if (b->o->sandbox) argv[at++] = "--sandbox", argv[at++] = (char *)(uintptr_t)b->o->sandbox;
+	if (b->o->allow_unsandboxed) argv[at++] = "--allow_unsandboxed";
+	struct child_options o = {
+		.argv = argv, .env = environ, .stdout_fd = out, .stderr_fd = STDERR_FILENO, .die_with_parent = true};
+	return child_spawn(c, &o, err);
+}
+
+/* A program's rate, when it has ended. */
+static int program_end(struct child *c, int out, double *rate, struct err *err)
+{
+	char text[OUTPUT_MAX] = "", status[64];
+	int rc = child_wait(c, PROGRAM_MS, err);
+	if (rc) child_kill(c);
+	if (!rc && c->status) {
+		child_status_text(c->status, status, sizeof status);
+		rc = err_set(err, ERR_CHILD, "a program for one GPU ended with %s", status);
+	}
+	ssize_t n = rc ? 0 : pread(out, text, sizeof text - 1, 0);
+	json_t *o = NULL;
+	if (!rc) rc = json_parse(text, (size_t)MAX(n, 0), "figures of a program for one GPU", &o, err);
+	*rate = json_number_value(json_object_get(json_object_get(o, figures[RATE].key), "value"));
+	json_decref(o);
+	return rc;
+}
+
+/* A program for each GPU and share of the cores, all at once. */
+static int measure_apart(struct bench *b, const cpu_set_t *all, struct err *err)
+{
+	struct child *children = xcalloc((size_t)b->ngpus, sizeof *children);
+	FILE **files = xcalloc((size_t)b->ngpus, sizeof *files);
+	double sum = 0, rate = 0;
+	int started = 0, rc = 0;
+	for (int i = 0; i < b->ngpus && !rc; i++) {
+		char *device = device_of(b->o->device, i);
+		files[i] = tmpfile();
+		if (!files[i]) rc = err_set(err, ERR_IO, "a file for a program's figures: %s", strerror(errno));
+		if (!rc) rc = share_take(all, i, b->ngpus, err);
+		if (!rc) rc = program_start(b, device, fileno(files[i]), &children[i], err);
+		started += !rc;
+		free(device);
+	}
+	/* All of them are waited for, whatever became of the first. */
+	for (int i = 0; i < started; i++) {
+		int ended = program_end(&children[i], fileno(files[i]), &rate, rc ? NULL : err);
+		rc = rc ? rc : ended;
+		sum += rate;
+	}
+	for (int i = 0; i < b->ngpus; i++)
+		if (files[i]) fclose(files[i]);
+	free(files);
+	free(children);
+	if (!rc) rc = share_take(all, 0, 1, err);
+	if (!rc) tell(b, APART_RATE, sum);
+	if (!rc) tell(b, TIMES_APART, sum / b->value[SHARE_RATE]);
+	return rc;
+}
+
+/* The first GPU with all cores. */
+static int measure_first(struct bench *b, bool is_timed, struct err *err)
+{
+	double rate = NAN;
+	char *device = device_of(b->o->device, 0);
+	int rc = rate_measure(b, device, is_timed, (int)(is_timed ? b->o->timed : b->o->many), &rate, err);
+	if (!rc) tell(b, ALONE[is_timed], rate);
+	if (!rc) tell_steps(b);
+	if (!rc) tell(b, BESIDE_ALONE[is_timed], b->value[WHOLE[is_timed]] / rate);
 	free(device);
 	return rc;
 }
 
-/* The first GPU with as many cores as each has of all, then with all of them. The share is held by
- * the affinity of this process, which the verifier's threads and workers inherit. */
 static int measure_alone(struct bench *b, struct err *err)
 {
-	cpu_set_t all, share;
-	int threads = b->threads, left = MAX(cpu_count() / b->ngpus, 1), rc = 0;
-	if (sched_getaffinity(0, sizeof all, &all)) rc = err_set(err, ERR_IO, "sched_getaffinity: %s", strerror(errno));
-	CPU_ZERO(&share);
-	for (int cpu = 0; cpu < CPU_SETSIZE && left && !rc; cpu++)
-		if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &share), left--;
-	if (!rc && sched_setaffinity(0, sizeof share, &share))
-		rc = err_set(err, ERR_IO, "sched_setaffinity: %s", strerror(errno));
-	b->threads = MAX(threads / b->ngpus, 1);
-	if (!rc) rc = measure_first(b, SHARE_RATE, err);
-	b->threads = threads;
-	if (!rc && sched_setaffinity(0, sizeof all, &all))
-		rc = err_set(err, ERR_IO, "sched_setaffinity: %s", strerror(errno));
-	if (!rc) rc = measure_first(b, ALONE_RATE, err);
-	return rc;
+	cpu_set_t all;
+	bool has_timed = b->o->timed > 0;
+	if (sched_getaffinity(0, sizeof all, &all)) return err_set(err, ERR_IO, "sched_getaffinity: %s", strerror(errno));
+	int rc = measure_shares(b, &all, false, err);
+	if (!rc) rc = measure_apart(b, &all, err);
+	if (!rc && has_timed) rc = measure_shares(b, &all, true, err);
+	if (!rc) rc = measure_first(b, false, err);
+	return rc || !has_timed ? rc : measure_first(b, true, err);
 }
 
 int bench_verify(int argc, char **argv)
@@ -391,9 +511,13 @@ int bench_verify(int argc, char **argv)
 		rc = err_set(
 			&err, ERR_USAGE, "alone: several GPUs are compared with one (--device cuda:0,1), found \"%s\"", o.device);
 	if (rc) return cli_fail("bench", &err);
+	/* What needs no time of a GPU's, what needs one, what needs several. */
+	double timed = NAN;
 	for (int f = 0; f < FIGURES; f++) b.value[f] = NAN;
 	rc = measure_plain(&b, &err);
-	if (!rc && o.timed) rc = rate_measure(&b, o.device, true, (int)o.timed, TIMED_RATE, &err);
+	if (!rc && o.timed) rc = rate_measure(&b, o.device, true, (int)o.timed, &timed, &err);
+	if (!rc && o.timed) tell(&b, TIMED_RATE, timed);
+	if (!rc && isfinite(timed)) tell_steps(&b);
 	if (!rc && o.alone) rc = measure_alone(&b, &err);
 	print_end(&b);
 	free(b.latency);
