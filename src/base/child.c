@@ -186,6 +186,7 @@ void child_kill(struct child *c)
 {
 	if (c->reaped || c->pid <= 0) return;
 	kill(-c->pid, SIGKILL);
+	kill(c->pid, SIGKILL); /* one that was forked for us may be on its way to a group of its own */
 	child_wait(c, -1, NULL);
 }
 

@@ -2,7 +2,8 @@
  * stream ends (runner.h has the messages).
  *
  * At level `full` the first process only makes the namespaces, forks the one that works and mirrors
- * how it ended, so that the supervisor sees a signal as a signal. A message that does not make
+ * how it ended, so that the supervisor sees a signal as a signal. A template's runners are the
+ * supervisor's own children. A message that does not make
  * sense ends the process: only our own supervisor writes to it. */
 #include "clean/clean.h"
 #include "runner/launcher_cuda.h"
@@ -277,6 +278,25 @@ static int work(const struct runner_options *o)
 	return serve(o);
 }
 
+/* The namespaces, the filter for system calls and what the loader does are made once, before the
+ * first order. Returns in each runner's process alone. */
+static int template_work(struct runner_options *o)
+{
+	char text[512] = "";
+	int fds[SANDBOX_ORDER_FDS];
+	if (o->sandbox.level == SANDBOX_FULL && sandbox_drop_root(text, sizeof text)) return 3;
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* again: a change of user clears it */
+	sandbox_template_serve(CONTROL_FD, &o->sandbox, fds, NULL, NULL, text, sizeof text);
+	/* A group of its own, as of every child of the supervisor's. */
+	setsid();
+	int control = fcntl(fds[0], F_DUPFD, CONTROL_FD + SANDBOX_ORDER_FDS + 1);
+	for (int i = 0; i < SANDBOX_ORDER_FDS; i++) close(fds[i]);
+	if (control < 0 || dup2(control, CONTROL_FD) < 0) return 3;
+	close(control);
+	if (*text) reply(json_pack("{s:s}", "failed", text));
+	return *text ? 3 : work(o);
+}
+
 #define TOOL_WORDS_MAX 64
 /* Becomes the tool, which starts this program again, to be watched: without a sandbox of its own,
  * inside the tool's namespaces. */
@@ -341,10 +361,12 @@ static bool words_read(char **words, struct runner_options *o)
 int main(int argc, char **argv)
 {
 	struct runner_options o = {0};
-	if (argc < 3 || (argc > 3 && !device_read(argv[3], &o)) || (argc > 4 && !words_read(argv + 4, &o))) {
+	bool is_template = argc == 4 && !strcmp(argv[3], "template");
+	if (argc < 3 || (argc > 3 && !is_template && !device_read(argv[3], &o)) ||
+		(argc > 4 && !words_read(argv + 4, &o))) {
 		fprintf(stderr,
-			"hone-runner: started by hone verify as `hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL "
-			"WORD...]]` with a socket as descriptor 3; not for hands\n");
+			"hone-runner: started by hone verify as `hone-runner LEVEL MEMORY_BYTES [template | cuda:N [exact | "
+			"under TOOL WORD...]]` with a socket as descriptor 3; not for hands\n");
 		return 2;
 	}
 	/* A name that is no level leaves the loop behind the last one and is refused below. */
@@ -358,6 +380,7 @@ int main(int argc, char **argv)
 		.level = level, .read_paths = NO_PATHS, .memory_bytes = o.memory_bytes + BYTES_BESIDE_BUFFERS};
 	if (o.is_cuda) sandbox_allow_gpu(&o.sandbox);
 	char text[512] = "";
+	if (is_template) return template_work(&o);
 	/* Only the full level has namespaces, which are made before the fork: the child does the work
 	 * in them, and this process ends as the child ended. */
 	if (level != SANDBOX_FULL) return tool_or_work(&o, argv);

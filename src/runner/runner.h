@@ -1,10 +1,12 @@
 /* runner: hone-runner, the clean C process that replays tapes, and the words that it and the verify
  * room exchange.
  *
- *   hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL WORD...]], socket as descriptor 3,
- *   messages in base's framing, one JSON object each. Without a third argument rows run on the vm,
- *   with it on that GPU; exact: without canaries and poison. under: TOOL starts the runner proper,
- *   exact and at level none, and watches it; what LEVEL gives, namespaces, is around both.
+ *   hone-runner LEVEL MEMORY_BYTES [template | cuda:N [exact | under TOOL WORD...]], socket as
+ *   descriptor 3, messages in base's framing, one JSON object each. Without a GPU rows run on the
+ *   vm; exact: without canaries and poison. under: TOOL starts the runner proper, exact and
+ *   at level none, and watches it; what LEVEL gives, namespaces, is around both. template:
+ *   forks runners for orders on descriptor 3 (sandbox_template_serve), of which the first
+ *   descriptor is the runner's.
  *     runner      {"ready": true, "device": {...struct runner_device...}}  or  {"failed": text}
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}

@@ -58,7 +58,8 @@ int sandbox_drop_root(char *text, size_t len);
 int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
 
 /* A template: a fork of a zygote that only forks, so that the huge pages of its memory stay whole.
- * sandbox_template_fork returns its pid, 0 in it, or -errno. In it, sandbox_template_serve takes
+ * sandbox_template_fork returns its pid, 0 in it, or -errno. A program that was started to be one
+ * does without, and whoever started it has the zygote's place. In it, sandbox_template_serve takes
  * orders from a SOCK_SEQPACKET socket: an int, the level of the next job's process, with
  * SANDBOX_ORDER_FDS descriptors for it; the answer is an int, that process's pid (a child of the
  * zygote's) or -errno. It ends when the other side of the socket does, dies with the zygote, and

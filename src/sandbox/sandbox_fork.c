@@ -135,7 +135,6 @@ int sandbox_template_fork(char *text, size_t len)
 	close(life[1]);
 	life[1] = -1;
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	siblings = CLONE_PARENT;
 	return 0;
 }
 
@@ -165,6 +164,7 @@ void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDB
 	for (int fd = 3; fd < FILES_MAX; fd++)
 		if (fd != orders && fd != life[0]) close(fd);
 	if (!share_network(text, len)) _exit(1);
+	siblings = CLONE_PARENT;
 	/* What it would write to later it writes to now. Huge pages came apart wherever it has been on
 	 * its way here, and are made whole before the first fork. */
 	sandbox_seccomp_prepare(o, 1);

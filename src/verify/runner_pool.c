@@ -1,6 +1,7 @@
-/* runner_pool: starting a runner costs a few milliseconds (exec, namespaces, seccomp), and a GPU's
- * context a quarter of a second, so a few wait ready; the refill happens between two candidates'
- * work. All waiting is on sockets. */
+/* runner_pool: starting a runner as a program costs a few milliseconds (exec, the loader,
+ * namespaces, seccomp), so where many come a template forks them; and a GPU's context a quarter
+ * of a second. So a few wait ready; the refill happens between two candidates' work. All
+ * waiting is on sockets. */
 #include "verify/runner_pool.h"
 #include "base/base.h"
 #include "prove/prove.h"
@@ -8,6 +9,7 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 #define SPARE_BYTES ((int64_t)2 << 30) /* of a GPU's memory for each runner that is kept */
 #define READY_MS 20000
 #define ENDS_MS 200
+#define ORDER_MS 5000
 #define RESET_MS 5000
 #define SERVED_MAX 1000 /* candidates; what a driver leaks for each of them ends with the process */
 
@@ -32,7 +35,9 @@ struct runner_pool {
 	int count;              /* of waiting */
 	struct runner *waiting; /* (room) */
 	int ntaken;
-	pid_t *taken; /* (ntaken) not reaped while listed here, so the numbers are ours */
+	pid_t *taken;          /* (ntaken) not reaped while listed here, so the numbers are ours */
+	struct child template; /* forks the vm's runners; not started where one alone is kept */
+	int orders;            /* socket to it; -1: there is none, each runner is a program started anew */
 	bool is_stopped;
 	pthread_mutex_t lock;
 };
@@ -61,15 +66,70 @@ static void env_fill(struct runner_env *e)
 	e->list[n] = NULL;
 }
 
+/* ---- the template ---- */
+
+/* Where it cannot be started nothing is said: a runner of its own will say why. */
+static void template_start(struct runner_pool *p)
+{
+	int pair[2];
+	char *argv[] = {
+		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), p->memory, (char *)(uintptr_t)"template", NULL};
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) return;
+	struct child_options o = {
+		.argv = argv, .fds = {pair[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
+	int rc = child_spawn(&p->template, &o, NULL);
+	close(pair[1]);
+	if (rc) close(pair[0]);
+	else p->orders = pair[0];
+}
+
+static void template_end(struct runner_pool *p)
+{
+	if (p->orders >= 0) close(p->orders);
+	p->orders = -1;
+	child_kill(&p->template);
+}
+
+/* The pid of a new runner with this end of its socket; negative: the template is gone, or cannot
+ * fork. */
+static pid_t template_order(const struct runner_pool *p, int fd)
+{
+	union {
+		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
+		struct cmsghdr head;
+	} control = {{0}};
+	int level = p->level, pid = -1, fds[SANDBOX_ORDER_FDS];
+	struct iovec piece = {&level, sizeof level};
+	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	/* An order has so many descriptors, whatever they are for. */
+	for (int i = 0; i < SANDBOX_ORDER_FDS; i++) fds[i] = fd;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof fds);
+	memcpy(CMSG_DATA(c), fds, sizeof fds);
+	if (sendmsg(p->orders, &m, MSG_NOSIGNAL) != sizeof level) return -1;
+	struct pollfd answer = {.fd = p->orders, .events = POLLIN};
+	bool has_answer = poll(&answer, 1, ORDER_MS) == 1 && recv(p->orders, &pid, sizeof pid, 0) == sizeof pid;
+	return has_answer ? pid : -1;
+}
+
 /* tool: words in front of the runner's, or NULL. */
-static int start(
-	const struct runner_pool *p, const char *const *tool, int stdout_fd, struct runner *out, struct err *err)
+static int start(struct runner_pool *p, const char *const *tool, int stdout_fd, struct runner *out, struct err *err)
 {
 	if (p->is_stopped) return err_set(err, ERR_INFRA, "the verifier is being closed");
 	int pair[2];
 	*out = (struct runner){.fd = -1}; /* the caller's may have been another's */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
+	pid_t forked = p->orders >= 0 ? template_order(p, pair[1]) : -1;
+	if (forked > 0) {
+		close(pair[1]);
+		*out = (struct runner){.fd = pair[0], .child = {.pid = forked}};
+		return 0;
+	}
+	/* One that died is missed by nobody: the program is started instead, now and later. */
+	if (p->orders >= 0) template_end(p);
 	/* A tool of the CUDA toolkit starts the runner itself, so its words follow the runner's own. */
 	char *argv[TOOL_WORDS_MAX + 6] = {
 		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, "under"};
@@ -129,10 +189,14 @@ int runner_pool_create(
 		.device = o->device ? xstrdup(o->device) : NULL,
 		.level = o->level,
 		.spare = o->spare,
-		.room = MAX(o->spare, SPARE_MIN)};
+		.room = MAX(o->spare, SPARE_MIN),
+		.template = {.pid = -1, .reaped = true},
+		.orders = -1};
 	p->waiting = xcalloc((size_t)p->room, sizeof *p->waiting);
 	snprintf(p->memory, sizeof p->memory, "%lld", (long long)o->memory_bytes);
 	pthread_mutex_init(&p->lock, NULL);
+	/* A GPU's runners serve on, and a driver's threads do not survive a fork. */
+	if (!p->device && p->spare > 1) template_start(p);
 	/* The first is started and waited for here, so that a sandbox that does not work is known at
 	 * once. */
 	int rc = start(p, NULL, -1, &p->waiting[0], err);
@@ -153,6 +217,7 @@ void runner_pool_free(struct runner_pool *p)
 {
 	if (!p) return;
 	for (int i = 0; i < p->count; i++) runner_end(p, &p->waiting[i], NULL, 0, NULL);
+	template_end(p);
 	pthread_mutex_destroy(&p->lock);
 	free(p->waiting);
 	free(p->taken);

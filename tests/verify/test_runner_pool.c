@@ -5,6 +5,7 @@
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include "verify/runner_pool.h"
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -393,6 +394,82 @@ static void test_library_fails(void **state)
 	free(path);
 }
 
+/* The fourth field of a process's status, behind the name: its parent. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], line[512] = "";
+	int parent = -1;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "r");
+	if (f && fgets(line, sizeof line, f) && strrchr(line, ')')) sscanf(strrchr(line, ')'), ") %*c %d", &parent);
+	if (f) fclose(f);
+	return parent;
+}
+
+/* The child of this process that was started to be a template, by the last of its words, which
+ * `runner` has from it; -1: there is none. */
+static pid_t template_beside(pid_t runner)
+{
+	char path[300], words[4096];
+	pid_t found = -1;
+	DIR *all = opendir("/proc");
+	for (struct dirent *e; all && found < 0 && (e = readdir(all));) {
+		pid_t pid = atoi(e->d_name);
+		if (pid <= 0 || pid == runner || parent_of(pid) != getpid()) continue;
+		snprintf(path, sizeof path, "/proc/%s/cmdline", e->d_name);
+		FILE *f = fopen(path, "r");
+		size_t n = f ? fread(words, 1, sizeof words - 1, f) : 0;
+		if (f) fclose(f);
+		if (n > sizeof "template" && !strcmp(words + n - sizeof "template", "template")) found = pid;
+	}
+	if (all) closedir(all);
+	return found;
+}
+
+/* The vm's runners, where many are expected, are forked by a template: they are this process's
+ * children, whose end it learns, lead a group each, and end with the pool. Where the template is
+ * dead the program is started instead. */
+static void test_template(void **state)
+{
+	const char *build = getenv("BUILD");
+	char text[256], status[64];
+	char *relative = path_join(build ? build : "build/release", "hone-runner"), *path = realpath(relative, NULL);
+	int highest = sandbox_level_probe(text, sizeof text);
+	for (int level = SANDBOX_NONE; level <= highest; level++) {
+		struct runner_pool_options o = {.path = path, .memory_bytes = 256 << 20, .level = level, .spare = 3};
+		struct runner_pool *vm = NULL;
+		struct runner_device device;
+		struct runner r[3];
+		struct err err = {0};
+		if (runner_pool_create(&o, &vm, &device, &err)) fail_msg("%s: %s", sandbox_level_name(level), err.text);
+		runner_pool_refill(vm);
+		for (int i = 0; i < 3; i++) {
+			if (runner_pool_take(vm, &r[i], &err)) fail_msg("%s: %s", sandbox_level_name(level), err.text);
+			assert_int_equal(parent_of(r[i].child.pid), getpid());
+			assert_int_equal(getpgid(r[i].child.pid), r[i].child.pid);
+		}
+		/* How one ended is known: killed, and at the end of its stream. */
+		assert_int_equal(kill(r[0].child.pid, SIGKILL), 0);
+		runner_end(vm, &r[0], status, sizeof status, NULL);
+		assert_string_equal(status, "signal 9 (SIGKILL)");
+		runner_end(vm, &r[1], status, sizeof status, NULL);
+		assert_string_equal(status, "exit 0");
+		/* Its runners die with a template, and the next one is a program of its own. */
+		pid_t orphan = r[2].child.pid, template = template_beside(orphan);
+		assert_true(template > 0);
+		assert_int_equal(kill(template, SIGKILL), 0);
+		runner_end(vm, &r[2], NULL, 0, NULL);
+		if (runner_pool_take(vm, &r[0], &err)) fail_msg("%s: %s", sandbox_level_name(level), err.text);
+		assert_int_not_equal(r[0].child.pid, orphan);
+		assert_int_equal(template_beside(-1), -1);
+		runner_end(vm, &r[0], status, sizeof status, NULL);
+		assert_string_equal(status, "exit 0");
+		runner_pool_free(vm);
+	}
+	free(relative);
+	free(path);
+}
+
 /* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is
  * kept, and when the runner is done the tool has its time to print more. */
 static void test_under_a_tool(void **state)
@@ -474,6 +551,7 @@ int main(void)
 		cmocka_unit_test(test_begins),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_library_fails),
+		cmocka_unit_test(test_template),
 		cmocka_unit_test(test_under_a_tool),
 		cmocka_unit_test(test_visible_card),
 	};
