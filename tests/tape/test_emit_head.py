@@ -90,7 +90,8 @@ for body in ("tl.store(x, tl.sum(tl.math.exp(n)) * math.pi)", "y = own.tl.float3
              "tl.store(x, getattr(n, 'T') if hasattr(n, 'T') else min(n, WIDTH))"):
     check(f"a kernel: {body[-30:]!r}", reached(body) == ("", []), reached(body))
 for body in ("tl.core.builtins.exec('1')", "triton.knobs.os.system('1')", "f(tl)", "getattr(tl.core, 'os')",
-             "module.exec('1')", "y = n.__class__", "if n:\n        _importlib.x()\n    _importlib = 1", "own.tl.core.inspect.x()"):
+             "module.exec('1')", "y = n.__class__", "if n:\n        _importlib.x()\n    _importlib = 1",
+             "own.tl.core.inspect.x()"):
     check(f"no kernel: {body[-30:]!r}", reached(body)[0] != "", reached(body))
 found = reached("if n:\n        torch.system(sys, exec)\n    acc = len(n)\n    tl.store(x, acc)")
 check("what has no value there has none in the module", found == ("", ["exec", "sys", "torch"]), found)
