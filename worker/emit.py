@@ -14,6 +14,7 @@ import re
 import textwrap
 
 import rebuild
+from emit_reach import check_kernel, check_pure
 from rebuild import COMPILER_OPTIONS, Unsupported
 from tracer_ttir import written_arguments
 
@@ -27,25 +28,25 @@ DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "warp_size": 32, "ma
             "enable_reflect_ftz": True, "launch_cooperative_grid": False, "launch_pdl": False,
             "default_dot_input_precision": "tf32", "debug": False, "sanitize_overflow": True}
 
-HEAD = '''"""{title}
+HEAD = '''"""TITLE
 
 Written by hone from a tape that was judged genuine. It runs for exactly the shapes, strides, types,
 constructor arguments and mode that were judged, and raises for any other."""
-import base64
+import base64 as _base64
 import collections as _collections
 import importlib as _importlib
-import types
+import types as _types
 
 import torch
 import torch as _torch
-import torch.nn as nn
+import torch.nn as _nn
 import triton as _triton
 import triton.language as _tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 
-def _module(name, **values):
-    made = types.ModuleType(name)
+def _module(name, /, **values):
+    made = _types.ModuleType(name)
     for name, value in values.items():
         setattr(made, name, value)
     return made
@@ -64,49 +65,63 @@ def _view(flat, offset, dtype, shape, stride):
     return flat.as_strided(shape, stride, flat.storage_offset() + offset // dtype.itemsize)
 
 
-def _leaves(value, tensors, others):
-    if isinstance(value, torch.Tensor):
+def _fits(value, wanted, tensors):
+    """Whether a value is of the form that was judged; its tensors, in the order that was judged."""
+    kind, *of = wanted
+    if kind == "tensor":
         tensors.append(value)
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            _leaves(v, tensors, others)
-    elif isinstance(value, dict):
-        for v in value.values():
-            _leaves(v, tensors, others)
-    else:
-        others.append(str(value))
-    return tensors, others
+        return (isinstance(value, torch.Tensor) and value.is_cuda
+                and [tuple(value.shape), tuple(value.stride()), str(value.dtype)] == of)
+    if kind == "dict":
+        return (isinstance(value, dict) and value.keys() == of[0].keys()
+                and all([_fits(value[k], w, tensors) for k, w in of[0].items()]))
+    if kind in ("list", "tuple"):
+        return (isinstance(value, list if kind == "list" else tuple) and len(value) == len(of[0])
+                and all([_fits(v, w, tensors) for v, w in zip(value, of[0])]))
+    return (type(value).__name__, str(value)) == wanted
 
 
-def _put(module, name, value):
+def _layout(t):
+    return tuple(t.shape), tuple(t.stride()), t.dtype
+
+
+def _put(root, name, value):
     """A parameter or buffer under its dotted name; what two entries of the table share is made once."""
-    *path, last = name.split(".")
+    module, (*path, last) = root, name.split(".")
     for part in path:
         if part not in module._modules:
-            module.add_module(part, nn.Module())
+            module.add_module(part, _nn.Module())
         module = module._modules[part]
     if last in module._parameters or last in module._buffers:
         return
+    root._layouts[name] = _layout(value)
     if value.is_floating_point():
-        module.register_parameter(last, nn.Parameter(value, requires_grad=False))
+        module.register_parameter(last, _nn.Parameter(value, requires_grad=False))
     else:
         module.register_buffer(last, value)
 
 
-def _get(module, name):
+def _get(root, name):
+    """Values may be others by now; where they lie in memory is what was judged."""
+    found = root
     for part in name.split("."):
-        module = getattr(module, part)
-    return module
+        found = getattr(found, part)
+    if _layout(found) != root._layouts[name]:
+        raise ValueError(f"made for {name} of shape, strides and type {root._layouts[name]}, found {_layout(found)}")
+    return found
 
 '''
+# The modules that HEAD imports, by the names it gives them.
+MODULES = frozenset(a.asname or a.name for n in ast.parse(HEAD).body if isinstance(n, ast.Import)
+                    for a in n.names)
 # The module's class, behind its table of entries: its constructor, parameters as the reference
 # makes them where there are any, and forward, which finds the entry that fits.
-CLASS = '''class ModelNew(nn.Module):
+CLASS = '''class ModelNew(_nn.Module):
     def __init__(self, *args, **kwargs):
         super().__init__()
-        found = str((list(args), kwargs))
-        self.entries = [i for i, what in enumerate(_TABLE) if what['arguments'] == found]
-        if not self.entries:
+        found, self._layouts = str((list(args), kwargs)), {}
+        self._entries = [i for i, what in enumerate(_TABLE) if what['arguments'] == found]
+        if not self._entries:
             known = [what['arguments'] for what in _TABLE]
             raise ValueError(f"made for the constructor arguments {known}, found {found}")'''
 PARAMETERS = '''        space = {'__name__': 'task'}
@@ -115,19 +130,15 @@ PARAMETERS = '''        space = {'__name__': 'task'}
         given = dict(reference.named_parameters(remove_duplicate=False))
         given.update(reference.named_buffers(remove_duplicate=False))
         given = {name: t.detach().clone() for name, t in given.items()}'''
-FORWARD = '''        self.train(_TABLE[self.entries[0]]['training'])
+FORWARD = '''        self.train(_TABLE[self._entries[0]]['training'])
 
     def forward(self, *args, **kwargs):
-        for i in self.entries:
-            what = _TABLE[i]
-            if set(kwargs) != set(what['names']) or self.training != what['training']:
-                continue
-            tensors, others = _leaves([args, [kwargs[name] for name in what['names']]], [], [])
-            found = [(tuple(t.shape), tuple(t.stride()), str(t.dtype)) for t in tensors]
-            is_same = found == what['inputs'] and others == what['others']
-            if is_same and all(t.is_cuda for t in tensors):
+        for i in self._entries:
+            what, tensors = _TABLE[i], []
+            is_same = _fits(args, what['inputs'], tensors) and _fits(kwargs, what['names'], tensors)
+            if is_same and self.training == what['training']:
                 return getattr(self, f'_forward_{i}')(tensors)
-        known = [_TABLE[i] for i in self.entries]
+        known = [_TABLE[i] for i in self._entries]
         raise ValueError(f'made for the inputs and modes {known} on CUDA alone')
 '''
 
@@ -147,31 +158,6 @@ def literal(v):
 def is_plain(v):
     """A recipe's value that is written as itself."""
     return v[0] in ("scalar", "float")
-
-
-# What of Python's own a constexpr_function that is emitted may use: it gives the same everywhere.
-PURE = frozenset("abs all any bool dict divmod enumerate filter float int isinstance len list map max min pow range "
-                 "reversed round sorted str sum tuple zip ValueError TypeError AssertionError".split())
-
-
-def check_pure(node, names):
-    """A function that the compiler calls runs as Python in the process of whoever imports the
-    module, and was judged in another. It may use its parameters, what its recipe has a value for,
-    math, and what gives the same everywhere. `names`: the recipe's."""
-    own = {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-    own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef)}
-    own |= {name for name, v in names.items() if v[0] != "unknown"}
-    for n in ast.walk(node):
-        if isinstance(n, ast.Import) and all(a.name == "math" and not a.asname for a in n.names):
-            own.add("math")
-        elif isinstance(n, (ast.Import, ast.ImportFrom)):
-            raise Unsupported(f"function {node.name}, which the compiler calls, imports modules")
-        elif isinstance(n, ast.Attribute) and n.attr.startswith("_"):
-            raise Unsupported(f"function {node.name}, which the compiler calls, asks for {n.attr}")
-    for n in ast.walk(node):
-        if isinstance(n, ast.Name) and n.id not in own and n.id not in PURE:
-            raise Unsupported(f"function {node.name}, which the compiler calls, uses {n.id}")
 
 
 class Unannotated(ast.NodeTransformer):
@@ -211,7 +197,7 @@ class Emitter:
         self.job = job
         self.definitions = rebuild.prepare(job["source"]).functions
         self.functions = {}       # text of a function's factory -> its name in the module
-        self.out = [HEAD.format(title=f"{job['name']}: verified kernels")]
+        self.out = [HEAD.replace("TITLE", f"{job['name']}: verified kernels", 1)]
         self.tape = None          # the entry's in hand
 
     # ---- functions ----
@@ -249,7 +235,7 @@ class Emitter:
         # The candidate's own: a namespace of helpers, a function of the recipe.
         if kind == "names":
             known = sorted((n, x) for n, x in rest[1].items() if x[0] != "unknown")
-            return f"_module({rest[0]!r}, {', '.join(f'{n}={self.value(x, names)}' for n, x in known)})"
+            return f"_module({rest[0]!r}, **{{{', '.join(f'{n!r}: {self.value(x, names)}' for n, x in known)}}})"
         if kind == "function":
             return names(rest[0])
         raise Unsupported("a kernel uses a value that is no constant")
@@ -262,15 +248,21 @@ class Emitter:
         node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
         if node is None or entry["kind"] in ("builtin", "aggregate"):
             raise Unsupported(f"function {entry['name']} cannot be emitted")
-        if entry["kind"] == "constexpr":
-            body = copy.deepcopy(node)
-            body.decorator_list, body.args.defaults = [], []      # the recipe has values for these
-            check_pure(Unannotated(entry["names"]).visit(body), entry["names"])
         node = Unannotated(entry["names"]).visit(node)
+        body = copy.deepcopy(node)
+        body.decorator_list, body.args.defaults = [], []      # the recipe has values for these
+        body.args.kw_defaults = [None] * len(body.args.kwonlyargs)
+        missing = []
+        if entry["kind"] == "constexpr":
+            check_pure(body, entry["names"])
+        else:
+            missing = check_kernel(body, entry["names"], MODULES)
         own = {a.arg for a in node.args.args}
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
         lines = [f"{name} = {self.value(v, names)}"
                  for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
+        # A name that was not judged is not looked up in the module, where something may have it.
+        lines += [f"{name} = None" for name in missing]
         positions = len(node.args.args) - len(node.args.defaults)
         # Triton evaluates a default where the kernel stands: a number is one there too, another
         # value has a name.
@@ -278,6 +270,10 @@ class Emitter:
         plain = lambda i, v: ast.parse(self.value(v, names),
                                        mode="eval").body if is_plain(v) else ast.Name(f"_default_{i}")
         node.args.defaults = [plain(i, v) for i, v in enumerate(entry["defaults"])] if positions >= 0 else []
+        node.args.kw_defaults = [ast.Name(f"_default_{a.arg}") if a.arg in entry["kwdefaults"] else None
+                                 for a in node.args.kwonlyargs]
+        lines += [f"_default_{a.arg} = {self.value(entry['kwdefaults'][a.arg], names)}"
+                  for a in node.args.kwonlyargs if a.arg in entry["kwdefaults"]]
         node.decorator_list = [self.decorator(node, entry)]
         lines.append(ast.unparse(ast.fix_missing_locations(node)))
         text = "\n".join(lines) + f"\nreturn {entry['name']}\n"
@@ -307,6 +303,8 @@ class Emitter:
         constants = {tuple(path): v for path, v in recipe["constants"]}
         given = iter(row["args"])
         names = lambda i: self.function(recipe, i)
+        if not all(parameter.isidentifier() for parameter, _ in recipe["signature"]):
+            raise Unsupported("a kernel's parameter has no name")
 
         def argument(kind, path):
             if not isinstance(kind, str):
@@ -317,6 +315,7 @@ class Emitter:
                 return self.value(constants[path], names)
             return self.runtime(kind, next(given))
 
+        # Everything by its name, and of the options those that are not Triton's own values.
         args = [f"{parameter}={argument(kind, (i,))}" for i, (parameter, kind) in enumerate(recipe["signature"])]
         options = [f"{k}={literal(v)}" for k, v in sorted(recipe["options"].items())
                    if k in COMPILER_OPTIONS and k in DEFAULTS and v != DEFAULTS[k]]
@@ -410,15 +409,15 @@ class Emitter:
                 used.append(f"b{i} = _flat(_get(self, {b['name']!r}), {size})")
             # A constant that nobody writes to is made once.
             elif b["kind"] == "const":
-                data = f"torch.frombuffer(bytearray(base64.b64decode({b['data']!r})), dtype=torch.uint8)"
+                data = f"torch.frombuffer(bytearray(_base64.b64decode({b['data']!r})), dtype=torch.uint8)"
                 if "name" in b:
                     made.append(f"_put(self, {b['name']!r}, {data})")
                     used.append(f"b{i} = _flat(_get(self, {b['name']!r}), {size})")
                 elif i in written:      # made in each call, as the next one is to find it as it was
                     used.append(f"b{i} = {data}.to('cuda')")
                 else:
-                    made.append(f"self.c{number}_{i} = {data}.to('cuda')")
-                    used.append(f"b{i} = self.c{number}_{i}")
+                    made.append(f"self._const_{number}_{i} = {data}.to('cuda')")
+                    used.append(f"b{i} = self._const_{number}_{i}")
             else:
                 # All else is memory that the kernels write before they read it.
                 dtype = self.dtype_of(i, size)
@@ -446,8 +445,7 @@ class Emitter:
     def draws(self, job):
         """By row: a copy out of what the reference draws is the candidate's own draw, the n-th of
         both."""
-        tensors, others, made = [], [], {}
-        leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
+        made, tensors = {}, leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], [])
         for row in self.tape["rows"]:
             source = self.tape["buffers"][row["src"]["buffer"]] if row["op"] == "copy" else {}
             number = source.get("input", -1) - len(tensors) if source.get("kind") == "input" else -1
@@ -469,12 +467,11 @@ class Emitter:
         nobodys = {f"b{b}" for row in reads for b in buffers_of(row)}
         used = [line for line in used if line.split(" = ")[0] not in nobodys] + values
         streams, kept = self.streams()
-        tensors, others = [], []
-        leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
+        tensors = leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], [])
+        forms = {k: form_of(v) for k, v in job.get("input_kwargs", {}).items()}
         about = {"arguments": str((arguments_of(job["init_args"]),
                                    {k: arguments_of(v) for k, v in job.get("init_kwargs", {}).items()})),
-                 "inputs": [(tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}") for t in tensors],
-                 "others": [str(o) for o in others], "names": list(job.get("input_kwargs", {})),
+                 "inputs": ("tuple", [form_of(v) for v in job["inputs"]]), "names": ("dict", forms),
                  "training": bool(job["training"])}
         made_by_draws = {text.split(" = ")[0] for text in drawn.values()}
         used = [line for line in used if line.split(" = ")[0] not in made_by_draws and not is_draw(line, len(tensors))]
@@ -503,7 +500,7 @@ class Emitter:
         if any(has_params):
             body.append(PARAMETERS)
         for number, lines in enumerate(made):
-            body += [f"        if {number} in self.entries:"] * bool(lines) + [f"            {line}" for line in lines]
+            body += [f"        if {number} in self._entries:"] * bool(lines) + [f"            {line}" for line in lines]
         body.append(FORWARD)
         return "\n".join(self.out + body + methods).rstrip("\n") + "\n"
 
@@ -565,19 +562,36 @@ def formed(node, outputs):
     return repr(node.value)
 
 
-def leaves(value, tensors, others):
-    """The job's description of inputs, in the order in which forward flattens them."""
+def leaves(value, tensors):
+    """The tensors of the job's inputs, in the order in which forward flattens them."""
     if isinstance(value, list):
         for v in value:
-            leaves(v, tensors, others)
+            leaves(v, tensors)
     elif isinstance(value, dict) and "tensor" in value:
         tensors.append(value["tensor"])
     elif isinstance(value, dict) and "tuple" in value:
-        leaves(value["tuple"], tensors, others)
+        leaves(value["tuple"], tensors)
     elif isinstance(value, dict) and "dict" in value:
-        leaves(list(value["dict"].values()), tensors, others)
-    else:
-        others.append(f"torch.{value['dtype']}" if isinstance(value, dict) else str(value))
+        leaves(list(value["dict"].values()), tensors)
+    return tensors
+
+
+def form_of(value):
+    """The job's description of an input as _fits of HEAD compares it."""
+    if isinstance(value, list):
+        return "list", [form_of(v) for v in value]
+    if not isinstance(value, dict):
+        return type(value).__name__, str(value)
+    if "tensor" in value:
+        t = value["tensor"]
+        return "tensor", tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}"
+    if "tuple" in value:
+        return "tuple", [form_of(v) for v in value["tuple"]]
+    if "dict" in value:
+        return "dict", {k: form_of(v) for k, v in value["dict"].items()}
+    if "float" in value:
+        return "float", str(float(value["float"]))
+    return "dtype", f"torch.{value['dtype']}"
 
 
 class Name:
@@ -594,6 +608,8 @@ def arguments_of(value):
             return tuple(arguments_of(v) for v in value["tuple"])
         if "dict" in value:
             return {k: arguments_of(v) for k, v in value["dict"].items()}
+        if "float" in value:
+            return float(value["float"])
         return Name(f"torch.{value['dtype']}")
     return value
 

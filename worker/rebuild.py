@@ -29,6 +29,7 @@ import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
+from triton.runtime import driver
 from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
 
 from ttir_compile import HELPERS, lines_of, make_backend, target, ttir_text, without_folders
@@ -157,8 +158,17 @@ def call_function(self, node, fn, args, kws):
     return _call_function(self, node, fn, args, kws)
 
 
+class Card:
+    """What Triton asks for the card at hand: the one that is compiled for. A kernel that asks
+    (`tl.target_info`) is the one that runs there."""
+    target = None
+
+    def get_current_target(self): return Card.target
+
+
 def install():
     """Once, in the zygote: Triton's front end with its reach bounded."""
+    driver.set_active(Card())
     CodeGenerator.visit_Attribute = visit_attribute
     CodeGenerator.get_Attribute = get_attribute
     CodeGenerator.call_Function = call_function
@@ -559,6 +569,7 @@ def rebuild(source, text, goal):
     """One recipe: (TTIR text, name, options, up to which line the text counts)."""
     recipe = json.loads(text)
     builder = Builder(source.functions, recipe)
+    Card.target = goal
     try:
         if recipe["entry"] < 0:
             raise Unsupported("the kernel is no function of the candidate's text")

@@ -31,6 +31,7 @@ enum field_flag {
 	FIELD_EXP = 32,               /* came through exp */
 	FIELD_BEYOND = 64,            /* came through log, a root or a random function */
 	FIELD_LOG_OF_NO_SQUARE = 128, /* holds the logarithm of the negative: exp does not lead back */
+	FIELD_UNDEFINED = 256,        /* made of what nobody defined, as its maker says */
 };
 struct field_value {
 	uint32_t q; /* residue modulo q, in Montgomery's form; with FIELD_Q */

@@ -56,12 +56,18 @@ struct field_value field_input(struct field *f, double x)
 
 static struct interval interval_of(const struct field_value *v) { return (struct interval){v->lo, v->hi}; }
 
-#define HISTORY \
-	(FIELD_NOT_SQUARE_Q | FIELD_NOT_SQUARE_P | FIELD_RATIONAL | FIELD_EXP | FIELD_BEYOND | FIELD_LOG_OF_NO_SQUARE)
+#define MANNER (FIELD_RATIONAL | FIELD_EXP | FIELD_BEYOND | FIELD_LOG_OF_NO_SQUARE | FIELD_UNDEFINED)
+#define HISTORY (FIELD_NOT_SQUARE_Q | FIELD_NOT_SQUARE_P | MANNER)
 /* What is left of two operands' flags: residues that both have, the history of either. */
 static inline uint32_t flags_of(uint32_t a, uint32_t b) { return (a & b & (FIELD_Q | FIELD_P)) | ((a | b) & HISTORY); }
 
 static bool is_point(const struct field_value *v) { return v->lo == v->hi && v->degree == 0; }
+
+/* 0 whatever the inputs are, as y - y is: each residue that there is says so. */
+static bool is_nothing(const struct field_value *v)
+{
+	return (v->flags & (FIELD_Q | FIELD_P)) && !(v->flags & FIELD_Q && v->q) && !(v->flags & FIELD_P && v->p);
+}
 
 /* ---- arithmetic ---- */
 
@@ -103,6 +109,10 @@ struct field_value field_mul(struct field *f, struct field_value a, struct field
 	}
 	struct interval i = interval_mul(interval_of(&a), interval_of(&b));
 	if (!field_is_infinite(&a) && !field_is_infinite(&b)) i = interval_finite(i);
+	/* a square */
+	if (i.lo < 0 && a.q == b.q && a.p == b.p && a.lo == b.lo && a.hi == b.hi && a.flags == b.flags &&
+		(a.flags & (FIELD_Q | FIELD_P)))
+		i.lo = 0;
 	return (struct field_value){residue_mul(&f->q, a.q, b.q), residue_mul(&f->p, a.p, b.p), i.lo, i.hi,
 		a.degree + b.degree, flags_of(a.flags, b.flags)};
 }
@@ -116,6 +126,7 @@ struct field_value field_div(struct field *f, struct field_value a, struct field
 		if (a.hi < 0) return field_infinity(true);
 		return field_nan();
 	}
+	if (is_nothing(&b)) return field_nan();
 	if (field_is_zero(&a)) return a;
 	struct interval i = interval_div(interval_of(&a), interval_of(&b));
 	if (!field_is_infinite(&a)) i = interval_finite(i);
@@ -147,6 +158,9 @@ enum field_verdict field_agree(const struct field_value *a, const struct field_v
 	if (field_is_nan(a) || field_is_nan(b)) return field_is_nan(a) && field_is_nan(b) ? FIELD_SAME : FIELD_DIFFERENT;
 	if (field_is_infinite(a) || field_is_infinite(b))
 		return a->lo == b->lo && a->hi == b->hi ? FIELD_SAME : FIELD_DIFFERENT;
+	/* Apart at the real point: what residues take for the same (x and the root
+	 * of x squared) is not. */
+	if (a->hi < b->lo || b->hi < a->lo) return FIELD_DIFFERENT;
 	if (!(both & (FIELD_Q | FIELD_P))) return FIELD_NOTHING;
 	bool counts_q = (both & FIELD_Q) && !(odd & FIELD_NOT_SQUARE_Q),
 		 counts_p = (both & FIELD_P) && !(odd & FIELD_NOT_SQUARE_P);
@@ -179,6 +193,9 @@ static int pick(const struct field_value *a, const struct field_value *b, bool w
 	*out = (mine & other) == other ? *a : *b;
 	return 0;
 }
+
+/* The interval does not say whether a root or logarithm of it is a number. */
+static bool is_astride(const struct field_value *a) { return a->lo < 0 && a->hi >= 0 && !is_nothing(a); }
 
 /* -1, 0, 1; 2: not decided */
 static int sign_of(const struct field_value *a)
@@ -217,7 +234,7 @@ static struct field_value exponential(struct field *f, enum field_op op, const s
 	if (a->hi < (op == FIELD_EXP2 ? EXP_NOTHING / M_LN2 : EXP_NOTHING)) return field_integer(f, 0);
 	struct interval i = interval_finite(interval_about(real(a->lo), real(a->hi)));
 	struct field_value r = {
-		.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_EXP};
+		.lo = fmax(i.lo, 0), .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & MANNER) | FIELD_EXP};
 	if (!(a->flags & FIELD_Q)) {
 		lose(f, op);
 		return r;
@@ -233,11 +250,11 @@ static struct field_value logarithm(struct field *f, enum field_op op, const str
 {
 	double (*real)(double) = op == FIELD_LOG2 ? log2 : log;
 	if (field_is_nan(a) || a->hi < 0) return field_nan();
-	if (field_is_zero(a)) return field_infinity(true);
+	if (field_is_zero(a) || is_nothing(a)) return field_infinity(true);
 	if (field_is_infinite(a)) return *a;
 	struct interval i = interval_about(a->lo > 0 ? real(a->lo) : -INFINITY, real(a->hi));
 	struct field_value r = {
-		.lo = i.lo, .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & HISTORY) | FIELD_BEYOND};
+		.lo = i.lo, .hi = i.hi, .degree = a->degree + 1, .flags = (a->flags & MANNER) | FIELD_BEYOND};
 	if (is_point(a) && a->lo == 1) return field_integer(f, 0);
 	if (!(a->flags & FIELD_P) || !a->p) {
 		lose(f, op);
@@ -256,6 +273,7 @@ static struct field_value square_root(struct field *f, const struct field_value 
 {
 	if (field_is_nan(a) || a->hi < 0) return field_nan();
 	if (field_is_zero(a) || field_is_infinite(a) || (is_point(a) && a->lo == 1)) return *a;
+	if (is_nothing(a)) return field_integer(f, 0);
 	struct interval i = interval_about(sqrt(fmax(a->lo, 0)), sqrt(a->hi));
 	struct field_value r = {.q = residue_power(&f->q, a->q, (f->q.m + 1) / 4),
 		.p = residue_power(&f->p, a->p, (f->p.m + 1) / 4),
@@ -301,6 +319,7 @@ static int power(struct field *f, const struct field_value *a, const struct fiel
 	double twice = 2 * b->lo;
 	if (is_point(b) && twice == floor(twice) && fabs(twice) <= INTEGER_POWER_MAX) {
 		bool is_half = fmod(twice, 2) != 0;
+		if (is_half && is_astride(a)) return ERR_MISMATCH;
 		struct field_value base = is_half ? square_root(f, a) : *a;
 		*out = integer_power(f, base, is_half ? (int)twice : (int)b->lo);
 		return 0;
@@ -341,7 +360,9 @@ static struct field_value random_function(struct field *f, enum field_op op, enu
 		double half = slope * (a->hi - a->lo), middle = real(a->lo);
 		i = isfinite(half) ? interval_about(middle - half, middle + half) : (struct interval){-INFINITY, INFINITY};
 	} else {
-		i = interval_about(real(a->lo), real(a->hi));
+		double lo = real(a->lo), hi = real(a->hi);
+		if (isnan(lo) && isnan(hi)) return field_nan();
+		i = interval_about(lo, hi);
 	}
 	if (field_is_zero(a) && parity == EVEN) return field_integer(f, (int64_t)real(0));
 	return (struct field_value){random_residue(f, &f->q, op, parity, a->q), random_residue(f, &f->p, op, parity, a->p),
@@ -351,11 +372,19 @@ static struct field_value random_function(struct field *f, enum field_op op, enu
 static struct field_value random_of_two(struct field *f, enum field_op op, double (*real)(double, double),
 	const struct field_value *a, const struct field_value *b)
 {
-	double x = real(a->lo, b->lo), slack = 1e-9 * (fabs(x) + 1);
-	if (isnan(x)) return field_nan();
+	if (field_is_nan(a) || field_is_nan(b)) return field_nan();
+	/* Seen from the origin, a box that does not hold it lies between its corners, and a direction
+	 * jumps only where the first number changes its sign beside a negative second one. */
+	struct interval i = {-M_PI, M_PI};
+	if (a->lo > 0 || a->hi < 0 || b->lo > 0) {
+		double corners[4] = {real(a->lo, b->lo), real(a->lo, b->hi), real(a->hi, b->lo), real(a->hi, b->hi)};
+		i = (struct interval){corners[0], corners[0]};
+		for (int c = 1; c < 4; c++) i = (struct interval){fmin(i.lo, corners[c]), fmax(i.hi, corners[c])};
+	}
+	i = interval_about(i.lo, i.hi);
 	return (struct field_value){residue_random(f, &f->q, op, residue_random(f, &f->q, op, a->q) ^ b->q),
-		residue_random(f, &f->p, op, residue_random(f, &f->p, op, a->p) ^ b->p), x - slack, x + slack,
-		a->degree + b->degree + 1, flags_of(a->flags, b->flags) | FIELD_BEYOND};
+		residue_random(f, &f->p, op, residue_random(f, &f->p, op, a->p) ^ b->p), i.lo, i.hi, a->degree + b->degree + 1,
+		flags_of(a->flags, b->flags) | FIELD_BEYOND};
 }
 
 /* ---- what is written in exp and log ---- */
@@ -435,9 +464,28 @@ static int composed(struct field *f, enum field_op op, const struct field_value 
 
 /* ---- one operation ---- */
 
+static bool domain_undecided(enum field_op op, const struct field_value *a)
+{
+	switch (op) {
+	case FIELD_SQRT:
+	case FIELD_RSQRT:
+	case FIELD_LOG_E:
+	case FIELD_LOG2:
+	case FIELD_LOG10: return is_astride(a);
+	case FIELD_LOG1P: return a->lo < -1 && a->hi >= -1;
+	case FIELD_ACOSH: return a->lo < 1 && a->hi >= 1;
+	case FIELD_ATANH:
+	case FIELD_ASIN:
+	case FIELD_ACOS: return (a->lo < -1 && a->hi >= -1) || (a->lo <= 1 && a->hi > 1);
+	default: return false;
+	}
+}
+
 static int apply_unary(struct field *f, enum field_op op, const struct field_value *a, struct field_value *out)
 {
 	int sign;
+	/* Outside of its domain a function is no number: residues do not say where that is. */
+	if (domain_undecided(op, a)) return ERR_MISMATCH;
 	/* The interval's operations first, then the residues' own, then random functions; the rest is
 	 * composed. */
 	switch (op) {

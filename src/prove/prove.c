@@ -12,6 +12,7 @@
 #define ROUNDS_MAX 32
 #define AGREEMENTS 2          /* rounds that count for each element of an output */
 #define FIELD_SIZE 0x1p29     /* both primes are larger */
+#define BOUND_MAX 1e-6        /* a larger chance proves nothing */
 
 const char *prove_answer_name(enum prove_answer a)
 {
@@ -315,6 +316,12 @@ static void settle_proved(struct proof *p, const struct tape *t)
 		str_putc(&shapes, ']');
 	}
 	r->bound = fmin(1, pow(fmin(1, r->degree / FIELD_SIZE), AGREEMENTS));
+	if (r->bound > BOUND_MAX) {
+		settle(p, PROVE_NOT_PROVED, 0, "expressions of degree %.3g: different ones agree with a chance of up to %.2g",
+			r->degree, r->bound);
+		str_release(&shapes);
+		return;
+	}
 	settle(p, PROVE_PROVED, 0, "outputs %.900s", shapes.data ? shapes.data : "");
 	str_release(&shapes);
 }

@@ -195,11 +195,17 @@ static void walk_next(struct walk *w)
 	}
 }
 
+/* How many of the bytes hold an integer's or a constant's bits. */
+static int64_t bytes_of_bits(const struct vm_buffer *b, int64_t offset, int64_t size)
+{
+	int64_t n = 0;
+	for (int64_t i = 0; i < size; i++) n += b->origin[offset + i] != TAPE_ORIGIN_NONE;
+	return n;
+}
+
 static bool is_written(const struct vm_buffer *b, int64_t offset, int64_t size)
 {
-	for (int64_t i = 0; i < size; i++)
-		if (b->origin[offset + i] == TAPE_ORIGIN_NONE) return false;
-	return true;
+	return bytes_of_bits(b, offset, size) == size;
 }
 
 /* A float where a walk stands: a value, or bits that are a constant. */
@@ -210,7 +216,10 @@ static int float_read(
 		[DTYPE_F32] = 24, [DTYPE_F64] = 53, [DTYPE_F16] = 11, [DTYPE_BF16] = 8, [DTYPE_F8E4M3] = 4, [DTYPE_F8E5M2] = 3};
 	const struct vm_buffer *b = &s->buffers[w->v->buffer];
 	const struct vm_exact_buffer *e = &s->exact[w->v->buffer];
-	if (is_written(b, w->offset, w->size)) {
+	int64_t bits = bytes_of_bits(b, w->offset, w->size);
+	if (bits && bits < w->size)
+		return prove_stop_at(stop, PROVE_LEFT, 0, "a float of which %lld bytes were written as bits", (long long)bits);
+	if (bits) {
 		*out = field_constant(f, dtype_load(w->v->dtype, b->data + w->offset, 0), significand[w->v->dtype]);
 		return 0;
 	}

@@ -291,6 +291,82 @@ static void undecided_and_outside(void **state)
 	field_release(f);
 }
 
+/* Where a function is no number the interval says, or nobody: residues have roots and logarithms
+ * of negative numbers too. y - y is nothing whatever y is, and what lies apart is not the same. */
+static void domains(void **state)
+{
+	struct field field, *f = &field;
+	struct field_value r;
+	field_init(f, 27);
+	static const struct {
+		enum field_op op;
+		double lo, hi;
+	} rows[] = {{FIELD_SQRT, -1e-30, 1}, {FIELD_RSQRT, -1, 1}, {FIELD_LOG_E, -1, 1}, {FIELD_LOG2, -1, 1},
+		{FIELD_LOG10, -1, 1}, {FIELD_LOG1P, -2, 1}, {FIELD_ACOSH, 0, 2}, {FIELD_ATANH, 0, 2}, {FIELD_ATANH, -2, 0},
+		{FIELD_ASIN, 0, 2}, {FIELD_ACOS, -2, 0}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct field_value x = field_input(f, 0.5), outside = field_input(f, rows[i].op == FIELD_ACOSH ? 0.5 : -3);
+		x.lo = rows[i].lo;
+		x.hi = rows[i].hi;
+		if (field_apply(f, rows[i].op, &x, NULL, &r) != ERR_MISMATCH) fail_msg("%s decides", field_op_name(rows[i].op));
+		r = of(f, rows[i].op, outside, x);
+		if (!field_is_nan(&r)) fail_msg("%s is a number outside", field_op_name(rows[i].op));
+	}
+	struct field_value x = field_input(f, 0.5), y = field_input(f, 0.1), zero = field_integer(f, 0);
+	struct field_value half = field_constant(f, 0.5, 53), wide = x;
+	wide.lo = -1;
+	assert_int_equal(field_apply(f, FIELD_POW, &wide, &half, &r), ERR_MISMATCH);
+	/* A square has no sign to be asked for. */
+	r = ONE(SQRT, field_mul(f, wide, wide));
+	assert_true(r.lo == 0 && r.hi >= 1);
+	/* Nothing, with an interval that does not know it; by one residue alone, too. */
+	struct field_value nothing = field_sub(f, y, y), e = ONE(EXP_E, y), less = field_sub(f, e, e);
+	nothing.lo = less.lo = -1e-9;
+	nothing.hi = less.hi = 1e-9;
+	for (int i = 0; i < 2; i++) {
+		struct field_value n = i ? less : nothing;
+		struct field_value quotient = field_div(f, x, n), none = field_div(f, zero, n), log = ONE(LOG_E, n);
+		assert_true(field_is_nan(&quotient) && field_is_nan(&none) && log.lo == -INFINITY && log.hi == -INFINITY);
+		r = ONE(SQRT, n);
+		assert_true(r.lo == 0 && r.hi == 0);
+	}
+	/* The root of a square is x or -x to the residues, and the size of x to the interval. */
+	int same = 0, apart = 0;
+	for (int i = 0; i < 64; i++) {
+		struct field_value below = field_input(f, -0.5), root = ONE(SQRT, field_mul(f, below, below));
+		same += root.p == below.p && root.q == below.q;
+		apart += field_agree(&root, &below) == FIELD_DIFFERENT;
+	}
+	assert_true(same > 0 && apart == 64);
+	/* An angle of wide numbers is all that their corners see, and any where it jumps. */
+	struct field_value up = field_input(f, 1), right = field_input(f, 2);
+	up.lo = 0.5;
+	right.lo = -1;
+	r = TWO(ATAN2, up, right);
+	assert_true(r.lo <= atan2(0.5, 2) && r.lo > 0.2 && r.hi >= atan2(0.5, -1) && r.hi < 2.7);
+	up.lo = -1;
+	r = TWO(ATAN2, up, right);
+	assert_true(r.lo <= -M_PI && r.hi >= M_PI);
+	field_release(f);
+}
+
+/* A root in one field says nothing of what is made of the other's residue. */
+static void flags_of_the_other_field(void **state)
+{
+	struct field field, *f = &field;
+	int counted = 0;
+	field_init(f, 28);
+	for (int i = 0; i < 64; i++) {
+		struct field_value root = ONE(SQRT, field_input(f, 0.5)), e = ONE(EXP_E, root), l = ONE(LOG_E, root);
+		assert_true(!(e.flags & FIELD_NOT_SQUARE_P) == !(root.flags & FIELD_NOT_SQUARE_Q));
+		assert_true(!(l.flags & FIELD_NOT_SQUARE_Q) == !(root.flags & FIELD_NOT_SQUARE_P));
+		counted += field_agree(&l, &l) == FIELD_SAME;
+	}
+	/* half of 64, and not a quarter */
+	assert_true(counted > 22 && counted < 42);
+	field_release(f);
+}
+
 /* A sum's degree is the larger of its terms', a product's the sum of its factors'; fractions meet
  * over a common denominator. A proof's chance of error is made of these. */
 static void degrees(void **state)
@@ -361,8 +437,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(intervals_of_functions), cmocka_unit_test(intervals_of_two),
 		cmocka_unit_test(identities), cmocka_unit_test(exact_results), cmocka_unit_test(limits),
-		cmocka_unit_test(undecided_and_outside), cmocka_unit_test(degrees), cmocka_unit_test(functions_differ),
-		cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(undecided_and_outside), cmocka_unit_test(domains), cmocka_unit_test(flags_of_the_other_field),
+		cmocka_unit_test(degrees), cmocka_unit_test(functions_differ), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

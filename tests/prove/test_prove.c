@@ -96,6 +96,11 @@ static const struct proof_case cases[] = {
 	{"erf is odd",
 		"%z = arith.constant dense<0.0>" T "%a = arith.subf %z, %xv" T "%e = math.erf %a" T "%ov = arith.subf %z, %e" T,
 		MAP("erf", "0"), PROVE_PROVED, false},
+	{"an order of what nobody defined",
+		"%z = arith.constant dense<false> : tensor<16xi1>\n%c = arith.constant dense<-2.0>" T
+		"%u = tt.load %xa, %z : tensor<16x!tt.ptr<f32>>\n%g = arith.cmpf ogt, %u, %c" T
+		"%ov = arith.select %g, %xv, %yv : tensor<16xi1>, tensor<16xf32>\n",
+		MAP("add", "0, 1") ", " MAP("sub", "2, 1"), PROVE_NOT_PROVED, false},
 	{"sin for cos", "%ov = math.sin %xv" T, MAP("cos", "0"), PROVE_NOT_PROVED, false},
 	{"fdim", DEVICE("fdim"), MAP("fdim", "0, 1"), PROVE_PROVED, true},
 	{"fdim for hypot", DEVICE("fdim"), MAP("hypot", "0, 1"), PROVE_NOT_PROVED, false},
@@ -387,6 +392,33 @@ static void graphs_are_bounded(void **state)
 	}
 }
 
+/* x squared again and again: where the fields are too small for the degree,
+ * agreement is no proof. */
+static void degrees_are_bounded(void **state)
+{
+	for (int times = 18; times <= 19; times++) {
+		struct str steps = {0}, body = {0};
+		struct prove_result r;
+		struct err err = {0};
+		for (int i = 0; i < times; i++) {
+			/* steps 0 and 1 are the inputs */
+			int from = i ? i + 1 : 0;
+			str_printf(&steps, "%s{\"kind\": \"map\", \"count\": 21, \"op\": \"mul\", \"sources\": [%d, %d]}",
+				i ? ", " : "", from, from);
+			char to[16] = "%ov", of[16] = "%xv";
+			if (i + 1 < times) snprintf(to, sizeof to, "%%u%d", i);
+			if (i) snprintf(of, sizeof of, "%%u%d", i - 1);
+			str_printf(&body, "%s = arith.mulf %s, %s" T, to, of, of);
+		}
+		if (run(body.data, steps.data, N, &r, &err)) fail_msg("%s", err.text);
+		bool is_right = times == 18 ? r.answer == PROVE_PROVED && r.bound > 9e-7 && r.bound < 1e-6
+									: r.answer == PROVE_NOT_PROVED && strstr(r.text, "degree 1.05e+06");
+		if (!is_right) fail_msg("%d: %s: %s (%g)", times, prove_answer_name(r.answer), r.text, r.bound);
+		str_release(&steps);
+		str_release(&body);
+	}
+}
+
 /* Comparisons on data that every point took one way are named with the way. */
 static void sides_are_named(void **state)
 {
@@ -418,7 +450,7 @@ static void nothing_is_left(void **state) { leaves_nothing(all_cases, NULL); }
 
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 13];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 14];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -431,6 +463,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(scattered_sums);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(degrees_are_bounded);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_are_bounded);

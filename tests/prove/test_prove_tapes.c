@@ -38,6 +38,12 @@ static struct tape *rows_tape(const char *rows, int out)
 	"{\"int\": 21}]}"
 #define COPY(to, from) "{\"op\": \"copy\", \"line\": 2, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
 
+#define LAUNCH_OF(from, to) "{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [" \
+	"{\"buffer\": " #from ", \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"buffer\": " #to \
+	", \"offset\": 0}, {\"int\": 21}]}"
+#define HALF_OF(buffer) "{\"op\": \"fill\", \"line\": 3, \"dst\": {\"buffer\": " #buffer ", \"offset\": 10, " \
+	"\"dtype\": \"int16\", \"shape\": [1], \"stride\": [1]}, \"value\": 0}"
+
 /* Rows that move what a launch made, rows that nothing depends on, and a
  * buffer that nobody wrote. */
 static void rows_around_a_launch(void **state)
@@ -57,6 +63,10 @@ static void rows_around_a_launch(void **state)
 		{"[" COPY(3, 0) ", " LAUNCH(2) "]", 2, PROVE_PROVED, ""},
 		{"[" LAUNCH(2) ", " COPY(3, 0) "]", 3, PROVE_NOT_PROVED, ""},
 		{"[" LAUNCH(2) "]", 4, PROVE_NOT_PROVED, "nobody wrote"},
+		/* half of a float written over: in an output, and where another launch reads it */
+		{"[" LAUNCH(2) ", " HALF_OF(2) "]", 2, PROVE_OUTSIDE, "2 bytes were written as bits"},
+		{"[" LAUNCH(3) ", " HALF_OF(3) ", " LAUNCH_OF(3, 2) "]", 2, PROVE_OUTSIDE, "2 bytes were written as bits"},
+		{"[" HALF_OF(2) ", " LAUNCH(2) "]", 2, PROVE_PROVED, ""},
 	};
 	float given[2 * N];
 	struct err err = {0};

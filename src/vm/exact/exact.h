@@ -47,8 +47,9 @@ void exact_kill(struct exact *e, const struct vm_instr *in);
 bool exact_is_float(const struct exact *e, int value);
 /* A float's bits as the constant that they are. */
 struct field_value exact_constant(struct exact *e, enum elem elem, const void *bits);
-/* What an order of two floats says of a line. */
-void exact_note_side(struct exact *e, const struct vm_instr *in, enum field_order order);
+/* What an order of two floats says of a line; nothing where nobody defined one of them. */
+void exact_note_side(struct exact *e, const struct vm_instr *in, const struct field_value *a,
+	const struct field_value *b, enum field_order order);
 
 /* An integer operand, element by element. */
 struct exact_ints {

@@ -80,7 +80,7 @@ static int extreme(struct exact *e, const struct vm_instr *in, int op, const str
 	enum field_order order = field_compare(a, b);
 	if (field_apply(e->f, is_max ? FIELD_MAX : FIELD_MIN, a, b, out))
 		return undecided(e, in, is_max ? "a maximum" : "a minimum");
-	exact_note_side(e, in, order);
+	exact_note_side(e, in, a, b, order);
 	return 0;
 }
 
@@ -125,7 +125,7 @@ static int compare(
 {
 	enum field_order order = field_compare(a, b);
 	if (order == FIELD_UNDECIDED) return undecided(e, in, "a comparison");
-	exact_note_side(e, in, order);
+	exact_note_side(e, in, a, b, order);
 	static const int bits[] = {MAP_LESS, MAP_EQUAL, MAP_GREATER, MAP_UNORDERED};
 	*out = (in->imm[2] & bits[order]) != 0;
 	return 0;

@@ -37,11 +37,12 @@ static bool find(struct exact *e, const struct vm_instr *in, int64_t address, si
 	return true;
 }
 
-static bool has_origin(const struct place *p, size_t size)
+/* How many of a float's bytes hold an integer's or a constant's bits. */
+static size_t bytes_of_bits(const struct place *p, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
-		if (p->buffer->origin[p->offset + (int64_t)i] == TAPE_ORIGIN_NONE) return false;
-	return true;
+	size_t n = 0;
+	for (size_t i = 0; i < size; i++) n += p->buffer->origin[p->offset + (int64_t)i] != TAPE_ORIGIN_NONE;
+	return n;
 }
 
 static int load_one(struct exact *e, const struct vm_instr *in, int64_t address, enum elem elem, int64_t element,
@@ -50,10 +51,12 @@ static int load_one(struct exact *e, const struct vm_instr *in, int64_t address,
 	struct place p;
 	size_t size = elem_bytes(elem);
 	if (!find(e, in, address, size, element, false, &p)) return 1;
-	if (has_origin(&p, size)) {
+	size_t bits = bytes_of_bits(&p, size);
+	if (bits == size) {
 		*out = exact_constant(e, elem, p.buffer->data + p.offset);
 		return 0;
 	}
+	if (bits) return exact_stop(e, in, VM_EXACT_OUTSIDE, "a float of which %zu bytes were written as bits", bits);
 	if (p.exact->elem == elem && p.exact->is_set[p.slot]) {
 		*out = p.exact->values[p.slot];
 		return 0;
@@ -80,12 +83,15 @@ static int store_one(struct exact *e, const struct vm_instr *in, int64_t address
 	return 0;
 }
 
-/* What nobody defined: another value in each lane and each draw, so that an output that depends on
- * it differs from the reference's. */
+/* What nobody defined: another value in each lane and each draw, of either sign and any size, so
+ * that an output that depends on it, or on what it is compared with, differs
+ * from the reference's. */
 static struct field_value undefined(struct exact *e)
 {
 	double x = (double)rng_next(&e->rng) * 0x1p-31 - 1;
-	return field_input(e->f, x);
+	struct field_value v = field_input(e->f, ldexp(x, (int)(rng_next(&e->rng) % 60) - 30));
+	v.flags |= FIELD_UNDEFINED;
+	return v;
 }
 
 struct access {

@@ -30,8 +30,10 @@ int exact_stop(struct exact *e, const struct vm_instr *in, enum vm_exact_end end
 	return 1;
 }
 
-void exact_note_side(struct exact *e, const struct vm_instr *in, enum field_order order)
+void exact_note_side(struct exact *e, const struct vm_instr *in, const struct field_value *a,
+	const struct field_value *b, enum field_order order)
 {
+	if ((a->flags | b->flags) & FIELD_UNDEFINED) return;
 	static const unsigned bits[] = {[FIELD_LESS] = MAP_LESS,
 		[FIELD_EQUAL] = MAP_EQUAL,
 		[FIELD_GREATER] = MAP_GREATER,
