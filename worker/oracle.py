@@ -21,6 +21,7 @@ import oracle_guided
 import oracle_inputs
 import oracle_proof
 import oracle_library
+import oracle_rows
 import oracle_scale
 import oracle_size
 import oracle_sized
@@ -52,9 +53,11 @@ class Variant:
         self.training = self.settle_mode(probe_seed)
         second = reference.inputs(probe_seed + 1).tensors()
         with Asked() as asked:
-            first = reference.inputs(probe_seed).tensors()
+            call = reference.inputs(probe_seed)
+        first = call.tensors()
         named = oracle_inputs.whole_numbers_of(reference.source)
         self.domains = [oracle_inputs.Domain(a, b, asked.range_of(a), named) for a, b in zip(first, second)]
+        oracle_rows.settle_parts(self.domains, first, second, call.numbers())
         # Of sizes that are drawn whole numbers tell (lengths, ends): they stay as they were drawn.
         for domain in self.domains if reference.draws_sizes else []:
             domain.is_fixed, domain.asked, domain.named = False, None, []
@@ -461,12 +464,14 @@ def find_sizes(source, job, stock, kind, budget, seed, taken):
     """The first set of other sizes under which the reference still runs and some input has another
     shape."""
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
-    for text, changed in oracle_inputs.size_variants(source, kind, seed, taken):
+    tied = oracle_rows.ties(source, shapes)
+    for text, changed in oracle_inputs.size_variants(source, kind, seed, taken, tied):
         try:
+            text = oracle_size.fitting(source, text, job["init_seed"])
             # shapes first: a walk over forward takes many times as long as its inputs' shapes
             if (kind == "larger" and (
                     not oracle_inputs.rounds_up_alike(shapes, oracle_size.input_shapes(text, job["init_seed"]))
-                    or budget.why_not(oracle_size.measure(text, job["init_seed"])))):
+                    or budget.why_not(oracle_size.weigh(text, job["init_seed"])))):
                 continue
             reference = Reference(text, job["init_seed"])
             inputs = reference.inputs(seed)
