@@ -50,6 +50,7 @@ class Variant:
         self.draws, self.drawn, self.any_strides, self.returns_positions = [], [], False, False
         # Of each output on the task's own inputs: what it holds beside finite numbers; its shape.
         self.usual, self.shapes = [], []
+        self.is_cut = False        # forward reads where parts are, and they are not there
         self.training = self.settle_mode(probe_seed)
         second = reference.inputs(probe_seed + 1).tensors()
         with Asked() as asked:
@@ -135,8 +136,12 @@ class Variant:
     def probe(self, inputs, noise, misplaces=False):
         model, draws = self.fresh_model(), Draws(misplaces=misplaces)
         seed_all(noise)
-        with model.register_forward_hook(self.see_form):
-            return forward(model, inputs.map(clone_tensor), draws), draws
+        has_whole = any(oracle_rows.is_whole_numbers(t) for t in inputs.tensors())
+        with model.register_forward_hook(self.see_form), oracle_rows.Cut() if has_whole else contextlib.nullcontext(
+                ) as cut:
+            outs = forward(model, inputs.map(clone_tensor), draws)
+        self.is_cut |= has_whole and cut.is_cut
+        return outs, draws
 
     def see_form(self, model, args, out):
         self.is_tuple = not isinstance(out, torch.Tensor)
@@ -479,7 +484,9 @@ def find_sizes(source, job, stock, kind, budget, seed, taken):
             if (other == shapes and kind != "built"
                     or not is_finite({"plain": forward(reference.model, inputs), "exact": None}, stock.usual, 0)):
                 continue
-            return Variant(Reference(text, job["init_seed"]), kind, changed, seed)
+            variant = Variant(Reference(text, job["init_seed"]), kind, changed, seed)
+            if stock.is_cut or not variant.is_cut:
+                return variant
         except theirs():
             continue
     return None

@@ -13,6 +13,7 @@ import ast
 import itertools
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 TRIES = 16
 PARTS_MAX = 1 << 14
@@ -106,6 +107,21 @@ def rows_of(source):
     return rows
 
 
+def highs_of(source):
+    """Numbers that get_inputs asks torch.randint for, with the lowest beside each: [(number,
+    lowest)]."""
+    found = []
+    for function in ast.parse(source).body:
+        is_maker = isinstance(function, ast.FunctionDef) and function.name == "get_inputs"
+        for node in ast.walk(function) if is_maker else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "randint":
+                bounds = [a for a in node.args if not isinstance(a, (ast.Tuple, ast.List))][:2]
+                low = bounds[0].value if len(bounds) == 2 and is_whole(bounds[0]) else 0
+                high = next((k.value for k in node.keywords if k.arg == "high"), bounds[-1] if bounds else None)
+                found += [(Number(high), low)] if is_whole(high) else []
+    return found
+
+
 # ---- what a row is to a size ----
 
 def are_offsets(values):
@@ -176,6 +192,14 @@ def whole_again(old, now, total, plain):
     return in_form(old, lengths)
 
 
+def lower_high(number, low, dims):
+    """A bound of drawn numbers that is a size, or one more than it: no more than the smaller size
+    allows."""
+    least = min((b + number.value - a for a, b in dims if a in (number.value, number.value - 1) and b < a),
+                default=number.value)
+    return least if least > low + 1 and number.value >= LEAST else number.value
+
+
 def scaled_again(old, now, longest, plain):
     return scaled(old, longest)
 
@@ -237,6 +261,9 @@ def changes(source, text, before, after, is_made=False):
         longest[max(key)] = max(lengths_of(wanted))
         numbers += row.numbers
         values += wanted
+    for number, low in highs_of(text):
+        numbers.append(number)
+        values.append(lower_high(number, low, dims))
     # The longest of them, where a number beside them says it.
     for a, b in plain:
         if longest.get(a, 0) > b:
@@ -263,11 +290,14 @@ def ties(source, shapes):
 
 # ---- inputs ----
 
+def is_whole_numbers(x):
+    return not (x.dtype.is_floating_point or x.dtype.is_complex or x.dtype == torch.bool)
+
+
 def parts_of(x, y, dims):
     """Whether a whole-number input, as two seeds make it, says which parts of another begin where,
     or how long they are: other numbers of its range would not fit together."""
-    if (x.dim() != 1 or not 2 <= x.numel() <= PARTS_MAX or x.dtype.is_floating_point or x.dtype.is_complex
-            or x.dtype == torch.bool):
+    if x.dim() != 1 or not 2 <= x.numel() <= PARTS_MAX or not is_whole_numbers(x):
         return False
     first, second = x.tolist(), y.tolist()
     if min(first + second) < 0 or size_of(first) not in dims or size_of(second) != size_of(first):
@@ -301,3 +331,45 @@ def other_parts(x, most, generator):
         other = [lengths[i] for i in torch.randperm(len(lengths), generator=generator).tolist()]
     out = list(itertools.accumulate(other, initial=0)) if are_offsets(values) else other
     return torch.tensor(out, dtype=x.dtype)
+
+
+# ---- slices ----
+
+class Cut(TorchFunctionMode):
+    """Whether a forward takes a slice that ends behind its tensor's end, by a whole number that it
+    read of a tensor: then what the inputs say is not there, and nobody is told so."""
+
+    READS = {"__int__", "__index__", "item", "tolist"}
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.is_cut = set(), False
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        out = func(*args, **(kwargs or {}))
+        if name in self.READS:
+            self.keep(out)
+        elif name in ("__getitem__", "__setitem__") and isinstance(args[0], torch.Tensor):
+            self.look(args[0], args[1] if isinstance(args[1], tuple) else (args[1],))
+        return out
+
+    def keep(self, value):
+        for v in value if isinstance(value, list) else [value]:
+            if isinstance(v, list):
+                self.keep(v)
+            elif type(v) is int:
+                self.read.add(v)
+
+    def look(self, x, index):
+        """Dimensions from the left; behind what stands for several, nothing is known."""
+        dim = 0
+        for part in index:
+            if part is None:
+                continue
+            if not isinstance(part, (int, slice)) or dim >= x.dim():
+                return
+            if isinstance(part, slice) and part.stop is not None:
+                first, last = int(part.start or 0), int(part.stop)
+                self.is_cut |= last > x.shape[dim] and (last in self.read or last - first in self.read)
+            dim += 1

@@ -73,8 +73,8 @@ for t in (27, 59):
     offsets = given(OFFSETS, T=t)[0]
     check("offsets end with the size", offsets[0] == 0 and offsets[-1] == t and offsets == sorted(set(offsets)))
 BESIDE = task("torch.tensor([0, 13, 20, 40]), torch.tensor(SIZES), 20, max(SIZES)", "a, b, c, d", "SIZES = [13, 7, 20]")
-for t in (27, 59, 120):
-    offsets, lengths, longest, found = given(BESIDE, T=t)
+for sizes in ({"T": 27}, {"T": 59}, {"T": 120}, {"T": 27, "SIZES[0]": 5, "SIZES[1]": 6}):
+    offsets, lengths, longest, found = given(BESIDE, **sizes)
     check("lengths and offsets are of the same parts", [b - a for a, b in zip(offsets, offsets[1:])] == lengths)
     check("none is longer than what is said", max(lengths) <= longest and max(lengths) == found)
 
@@ -83,6 +83,15 @@ LONGEST = task("torch.tensor([40, 13, 27])")
 check("the longest is the size", max(given(LONGEST, T=27)[0]) == 27 and max(given(LONGEST, T=59)[0]) == 59)
 check("what is below stays below", max(given(task("torch.tensor([38, 13, 27])"), T=27)[0]) < 27)
 check("and what fits stays", given(task("torch.tensor([20, 13, 11])"), T=27)[0] == [20, 13, 11])
+
+
+# Drawn ones, of which the bound is a size: they fit smaller sizes, and are
+# never more than was asked.
+most = lambda source, **sizes: max(max(Reference(at(source, **sizes), 42).inputs(s).args[2].tolist()) for s in range(9))
+DRAWN = task("torch.randint(1, 41, (50,))")
+check("drawn lengths fit", most(DRAWN, T=27) == 27 and most(DRAWN, T=59) == most(DRAWN) == 40)
+check("drawn indices fit", most(task("torch.randint(0, high=40, size=(50,))"), T=27) == 26)
+check("other bounds stay", most(task("torch.randint(30, (50,))"), T=27) == 29)
 
 # What the model has in its own text, a candidate has too.
 for body in ("parts = [13, 7, 20]", "for a, b in ((0, 13), (13, 20), (20, 40)): pass"):
@@ -119,7 +128,13 @@ check("of two that belong together none",
 check("other whole numbers are no parts", not domains(task("torch.tensor([3, 1, 2])"))[2].is_parts
       and not domains(task("torch.arange(T)"))[2].is_parts)
 
-# A reference that reads values.
+# A reference that reads values. One that finds less than these say is known by it.
+for body, is_cut in (("x[:int(sizes[0])]", False), ("x[20:20 + int(sizes[2])]", False), ("x[:, :int(sizes[0])]", False),
+                     ("x[30:30 + int(sizes[0])]", True), ("x[:, :sizes.tolist()[2] + 13]", False),
+                     ("x[None, ..., 1:int(sizes[2])]", False), ("x[:, 5:sizes[2].item() + 5]", True),
+                     ("[x[i:i + 64] for i in range(0, 40, 64)]", False)):
+    found = oracle.Variant(Reference(task("torch.tensor([13, 7, 20])", body=body), 42), "stock", {}, 7).is_cut
+    check(f"{body}: {'less is there' if is_cut else 'nothing is missed'}", found == is_cut)
 READS = task("torch.tensor([13, 7, 20])", body="x = torch.cat([x[:int(n)] for n in sizes])")
 check("one that reads values is weighed with contents", oracle_size.weigh(READS, 42).seconds > 0)
 try:
