@@ -21,6 +21,7 @@ import oracle_guided
 import oracle_inputs
 import oracle_proof
 import oracle_library
+import oracle_rows
 import oracle_scale
 import oracle_size
 import oracle_sized
@@ -49,12 +50,15 @@ class Variant:
         self.draws, self.drawn, self.any_strides, self.returns_positions = [], [], False, False
         # Of each output on the task's own inputs: what it holds beside finite numbers; its shape.
         self.usual, self.shapes = [], []
+        self.is_cut = False        # forward reads where parts are, and they are not there
         self.training = self.settle_mode(probe_seed)
         second = reference.inputs(probe_seed + 1).tensors()
         with Asked() as asked:
-            first = reference.inputs(probe_seed).tensors()
+            call = reference.inputs(probe_seed)
+        first = call.tensors()
         named = oracle_inputs.whole_numbers_of(reference.source)
         self.domains = [oracle_inputs.Domain(a, b, asked.range_of(a), named) for a, b in zip(first, second)]
+        oracle_rows.settle_parts(self.domains, first, second, call.numbers())
         # Of sizes that are drawn whole numbers tell (lengths, ends): they stay as they were drawn.
         for domain in self.domains if reference.draws_sizes else []:
             domain.is_fixed, domain.asked, domain.named = False, None, []
@@ -132,8 +136,12 @@ class Variant:
     def probe(self, inputs, noise, misplaces=False):
         model, draws = self.fresh_model(), Draws(misplaces=misplaces)
         seed_all(noise)
-        with model.register_forward_hook(self.see_form):
-            return forward(model, inputs.map(clone_tensor), draws), draws
+        has_whole = any(oracle_rows.is_whole_numbers(t) for t in inputs.tensors())
+        with model.register_forward_hook(self.see_form), oracle_rows.Cut() if has_whole else contextlib.nullcontext(
+                ) as cut:
+            outs = forward(model, inputs.map(clone_tensor), draws)
+        self.is_cut |= has_whole and cut.is_cut
+        return outs, draws
 
     def see_form(self, model, args, out):
         self.is_tuple = not isinstance(out, torch.Tensor)
@@ -461,12 +469,14 @@ def find_sizes(source, job, stock, kind, budget, seed, taken):
     """The first set of other sizes under which the reference still runs and some input has another
     shape."""
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
-    for text, changed in oracle_inputs.size_variants(source, kind, seed, taken):
+    tied = oracle_rows.ties(source, shapes)
+    for text, changed in oracle_inputs.size_variants(source, kind, seed, taken, tied):
         try:
+            text = oracle_size.fitting(source, text, job["init_seed"])
             # shapes first: a walk over forward takes many times as long as its inputs' shapes
             if (kind == "larger" and (
                     not oracle_inputs.rounds_up_alike(shapes, oracle_size.input_shapes(text, job["init_seed"]))
-                    or budget.why_not(oracle_size.measure(text, job["init_seed"])))):
+                    or budget.why_not(oracle_size.weigh(text, job["init_seed"])))):
                 continue
             reference = Reference(text, job["init_seed"])
             inputs = reference.inputs(seed)
@@ -474,7 +484,9 @@ def find_sizes(source, job, stock, kind, budget, seed, taken):
             if (other == shapes and kind != "built"
                     or not is_finite({"plain": forward(reference.model, inputs), "exact": None}, stock.usual, 0)):
                 continue
-            return Variant(Reference(text, job["init_seed"]), kind, changed, seed)
+            variant = Variant(Reference(text, job["init_seed"]), kind, changed, seed)
+            if stock.is_cut or not variant.is_cut:
+                return variant
         except theirs():
             continue
     return None

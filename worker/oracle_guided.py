@@ -241,8 +241,9 @@ def one(x, domain, index, e, generator):
 
 def may_vary(x, domain):
     """Whether integers may be others of their range. Where all differ, as positions do, that is
-    what the reference may rely on, unless they come straight from a generator."""
-    return (x.dtype != torch.bool and not domain.is_fixed and domain.values == "other"
+    what the reference may rely on, unless they come straight from a generator; so is that lengths
+    and offsets fit what they divide."""
+    return (x.dtype != torch.bool and not domain.is_fixed and domain.values == "other" and not domain.is_parts
             and (domain.asked is not None or torch.unique(x).numel() < x.numel()))
 
 

@@ -15,6 +15,7 @@ import re
 import torch
 
 import oracle_pack
+import oracle_rows
 import oracle_size
 
 # this many exact zeros in a stock float tensor are structure (triangular, diagonal, masked), not
@@ -40,6 +41,9 @@ class Domain:
         # ignored.
         self.named = [v for v in named if asked and asked[0] <= v <= asked[1]]
         self.is_other = False      # another input of floats comes before it
+        self.is_parts = False      # lengths or offsets of another input's parts (oracle_rows.py)
+        self.has_partner = False   # and another one is so too
+        self.longest = None        # a number beside them that no part is longer than
         if x.numel() and not x.is_complex():
             v = x.detach().float() if x.is_floating_point() else x.detach()
             self.range = asked or (v.min().item(), v.max().item())
@@ -332,7 +336,7 @@ def extremes_outside(x, domain, largest_first, generator):
     one number throughout, also the largest, which a sum or a count of them must hold."""
     flat = x.flatten()
     if (x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3
-            or (flat[1:] >= flat[:-1]).all()):
+            or domain.has_partner or (flat[1:] >= flat[:-1]).all()):
         return x
     flat = flat.clone()
     if domain.asked and generator:
@@ -403,6 +407,8 @@ def other_default(x, domain, generator):
         return like(x, torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1, 1).to(x.dtype))
     if x.is_floating_point():
         return like(x, keep_structure(x, normal(x, generator))) if domain.kind == "free" else None
+    if domain.is_parts:
+        return None if domain.has_partner else like(x, oracle_rows.other_parts(x, domain.longest, generator))
     lowest, highest = domain.range
     flat = x.flatten()
     if x.dim() == 1 and are_offsets(flat):
@@ -539,21 +545,25 @@ def rounds_up_alike(stock, other):
     return True
 
 
-def size_variants(source, kind, seed, taken=()):
+def size_variants(source, kind, seed, taken=(), tied=((), ())):
     """(source, {name: (old, new)}) with other sizes, best first: smaller or larger ones, or smaller
     ones among which the constructor's are ("built"). Sizes are module-level integer constants;
     literals inside get_inputs() are the task's statement that it has one size. What only
     get_inputs() uses changes first, all of it together and then each alone; then what the
     constructor's arguments share. The module is executed anew, so everything that is computed from
     a size follows it, on both sides. At last sizes are halved or doubled, for networks that need
-    their divisors. taken: names that the smaller sizes could change."""
+    their divisors. taken: names that the smaller sizes could change. tied: sizes to which a list of
+    the text belongs, which stay equal where they are, and those of them that stay as they are
+    (oracle_rows.py)."""
     draw = random.Random(seed)
-    groups = constant_groups(source, kind == "built")[:VARIANT_ATTEMPTS]
+    groups = constant_groups(source, kind == "built", tied[1])[:VARIANT_ATTEMPTS]
+    equal = lambda group, values: [values[[s.value for s in group].index(s.value)] if s.value in tied[0] else v
+                                   for s, v in zip(group, values)]
     is_larger = kind == "larger"
     grow = [lambda v, share=share: larger(v, draw, share) for share in (1, 0.5, 0.25, 0)]
     for group in groups:
         for way in grow if is_larger else [lambda v: smaller(v, draw)]:
-            yield sized(source, group, [way(s.value) for s in group])
+            yield sized(source, group, equal(group, [way(s.value) for s in group]))
     # What has to be divided (by heads, by groups) is no power of two at three quarters of one.
     for group in (groups or left_over(source, taken)) if kind == "built" else []:
         yield sized(source, group, [s.value * 3 // 4 if s.value % 4 == 0 and s.value >= 8 else s.value for s in group])
@@ -585,13 +595,14 @@ def names_in_constructors(tree):
     return set().union(*map(names_in, constructors))
 
 
-def constant_groups(source, is_built):
+def constant_groups(source, is_built, held=()):
     """Lists of sites that change together. is_built: each has a size that the constructor takes,
-    where a list without any comes first otherwise."""
+    where a list without any comes first otherwise. held: values that stay."""
     # Where numbers stand at the top of the module, which functions use them, and which names are
     # made of them.
     tree = ast.parse(source)
-    sites = [s for s in oracle_size.sites_of(source, in_functions=False) if s.value <= VARIANT_CONSTANT_MAX]
+    sites = [s for s in oracle_size.sites_of(source, in_functions=False)
+             if s.value <= VARIANT_CONSTANT_MAX and s.value not in held]
     bases = {s.name.split("[")[0] for s in sites}
     functions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     derived = {node.targets[0].id: names_in(node.value) for node in tree.body if isinstance(node, ast.Assign)

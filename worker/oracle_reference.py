@@ -45,6 +45,10 @@ class Call:
     def tensors(self):
         return [t for t in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(t, torch.Tensor)]
 
+    def numbers(self):
+        """Whole numbers beside the tensors."""
+        return [v for v in pytree.tree_leaves((self.args, self.kwargs)) if type(v) is int]
+
     def map(self, one):
         """Another call with every tensor replaced by one(tensor)."""
         args, kwargs = pytree.tree_map(lambda t: one(t) if isinstance(t, torch.Tensor) else t, (self.args, self.kwargs))

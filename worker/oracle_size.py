@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 import oracle_device
+import oracle_rows
 from oracle_faults import theirs
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault
 from oracle_reference import Reference, flatten_outputs, named_tensors
@@ -32,6 +33,7 @@ BYTES_RATE, LAUNCH_S = 4e9, 1e-5
 PASSES = 3
 DATA_PASSES = 6                # making, copying and comparing the data
 WALKS_MAX = 64
+CONTENTS_MAX = 4 << 20         # bytes of inputs and parameters that are made to see what a forward weighs
 TRIALS_MIN = 4                 # so many trials stay where time is short
 TIERS = ("batch", "other", "image", "channel")
 SMALLEST = {"batch": 2, "other": 8, "image": 8, "channel": 4}
@@ -228,21 +230,68 @@ def without_contents(source, init_seed):
             return reference, reference.inputs(0)
 
 
-def measure(source, init_seed):
-    """The load of one trial. Raises what the reference raises without contents."""
-    reference, inputs = without_contents(source, init_seed)
-    model = reference.model
-    with on_meta(source):
-        walk = Walk()
-        with torch.no_grad(), walk, RecurrentShapes(walk):
-            outputs = flatten_outputs(model(*inputs.args, **inputs.kwargs))
-    given = bytes_of(inputs.tensors()) + bytes_of([t for _, t in named_tensors(model)])
+def bytes_given(model, inputs):
+    return bytes_of(inputs.tensors()) + bytes_of([t for _, t in named_tensors(model)])
+
+
+def walked(model, inputs):
+    """The load of one forward, on whatever device its tensors are."""
+    walk = Walk()
+    with torch.no_grad(), walk, RecurrentShapes(walk):
+        outputs = flatten_outputs(model(*inputs.args, **inputs.kwargs))
+    given = bytes_given(model, inputs)
     expected = bytes_of(outputs) + sum(8 * t.numel() for t in outputs if t.is_floating_point())
     return Load(given, expected, PASSES * walk.seconds + DATA_PASSES * (given + expected) / BYTES_RATE, walk.largest)
 
 
+def measure(source, init_seed):
+    """The load of one trial. Raises what the reference raises without contents."""
+    reference, inputs = without_contents(source, init_seed)
+    with on_meta(source):
+        return walked(reference.model, inputs)
+
+
+def weigh(source, init_seed):
+    """As measure; a reference that reads values (how long a sequence is) has contents, where they
+    are few."""
+    try:
+        return measure(source, init_seed)
+    except theirs():
+        if bytes_given(*of_shapes(source, init_seed)) > CONTENTS_MAX:
+            raise
+    reference = Reference(source, init_seed)
+    return walked(reference.model, reference.inputs(0))
+
+
+def of_shapes(source, init_seed):
+    reference, inputs = without_contents(source, init_seed)
+    return reference.model, inputs
+
+
 def input_shapes(source, init_seed):
     return [tuple(t.shape) for t in without_contents(source, init_seed)[1].tensors()]
+
+
+def given_sizes(source, init_seed):
+    """(shapes of the inputs, plain whole numbers among them)."""
+    call = without_contents(source, init_seed)[1]
+    return [tuple(t.shape) for t in call.tensors()], call.numbers()
+
+
+def fitting(source, text, init_seed):
+    """The text of other sizes, in which lists of whole numbers belong to them as they did in the
+    source (oracle_rows.py). Raises Contradiction where the model's own lists do not."""
+    if text == source or not oracle_rows.rows_of(source) and not oracle_rows.highs_of(source):
+        return text
+    try:
+        before, after = given_sizes(source, init_seed), given_sizes(text, init_seed)
+    except theirs():     # sizes that data decide follow them
+        return text
+    numbers, values = oracle_rows.changes(source, text, before, after)
+    out = rewritten(text, numbers, values)
+    if out != text:
+        oracle_rows.changes(source, out, before, given_sizes(out, init_seed), True)
+    return out
 
 
 class Budget:
@@ -377,11 +426,11 @@ def fit(source, init_seed, budget):
         pass
     best, walks = None, 0
     for values in smaller(sites):
-        text = rewritten(source, sites, values)
         walks += 1
         if walks > WALKS_MAX:
             break
         try:
+            text = fitting(source, rewritten(source, sites, values), init_seed)
             now = measure(text, init_seed)
         except theirs():
             continue
@@ -403,13 +452,13 @@ def fit(source, init_seed, budget):
 def spared(source, init_seed, sites, values):
     """Of sizes that fit, with a smaller batch: of a task whose own sizes a GPU judges, the others
     say what memory a kernel touches and in which order, and a few rows say that as well as many."""
-    text = rewritten(source, sites, values)
+    text = fitting(source, rewritten(source, sites, values), init_seed)
     while True:
         following = [v if s.role != "batch" or v // 2 < SPARE_BATCH else v // 2 for s, v in zip(sites, values)]
         if following == values:
             return text, values
         try:
-            other = rewritten(source, sites, following)
+            other = fitting(source, rewritten(source, sites, following), init_seed)
             measure(other, init_seed)
         except theirs():
             return text, values
@@ -429,7 +478,7 @@ def fit_stated(source, init_seed, budget, text):
                         f"the module")
         numbers[name.strip()] = int(value)
     values = [numbers.get(s.name, s.value) for s in sites]
-    smaller_source = rewritten(source, sites, values)
+    smaller_source = fitting(source, rewritten(source, sites, values), init_seed)
     why = budget.why_not(measure(smaller_source, init_seed))
     if why:
         raise Fault("task-too-large", f"at the sizes that the task states {why}: state smaller ones")

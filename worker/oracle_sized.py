@@ -11,6 +11,7 @@ import torch
 
 import oracle
 import oracle_inputs
+import oracle_rows
 import oracle_size
 import oracle_usable
 import wire
@@ -75,17 +76,26 @@ class Like:
 
     def settle(self, source, sites, values, seed):
         """The reference at these sizes."""
-        text = oracle_size.rewritten(source, sites, values)
+        text = oracle_size.fitting(source, oracle_size.rewritten(source, sites, values), self.job["init_seed"])
         if text == self.text:
             return
-        self.own = self.own or oracle_size.measure(source, self.job["init_seed"])
-        load = oracle_size.measure(text, self.job["init_seed"])
+        self.own = self.own or oracle_size.weigh(source, self.job["init_seed"])
+        load = oracle_size.weigh(text, self.job["init_seed"])
         if (load.given + load.expected > max(BYTES_MAX, LIKE_ROOM * (self.own.given + self.own.expected))
                 or load.seconds > max(SECONDS_MAX, LIKE_ROOM * self.own.seconds)):
             raise ValueError(f"{(load.given + load.expected) >> 20} MiB, {load.seconds:.2g} s of the reference")
         changed = {s.name: (s.value, v) for s, v in zip(sites, values) if v != s.value}
-        self.variant = oracle.Variant(Reference(text, self.job["init_seed"]), "sized", changed, seed)
+        self.variant = variant_at(self.job, source, text, changed, seed)
         self.text = text
+
+
+def variant_at(job, source, text, changed, seed):
+    """The reference at these sizes. Raises where its inputs speak of parts that are not there, and
+    at the judged sizes do not."""
+    variant = oracle.Variant(Reference(text, job["init_seed"]), "sized", changed, seed)
+    if variant.is_cut and not oracle.Variant(Reference(source, job["init_seed"]), "stock", {}, seed).is_cut:
+        raise oracle_rows.Contradiction("the inputs speak of parts that are not there")
+    return variant
 
 
 def answer(job, source, sites, ask, sock):
@@ -174,14 +184,14 @@ def fewer_elements(source, sites, values, number, init_seed):
 
 def attempt(job, source, sites, values, seed, sock):
     """One trial at these sizes; "" or why there is none."""
-    text = oracle_size.rewritten(source, sites, values)
     changed = {s.name: (s.value, v) for s, v in zip(sites, values) if v != s.value}
     try:
-        load = oracle_size.measure(text, job["init_seed"])
+        text = oracle_size.fitting(source, oracle_size.rewritten(source, sites, values), job["init_seed"])
+        load = oracle_size.weigh(text, job["init_seed"])
         if load.given + load.expected > BYTES_MAX or load.seconds > SECONDS_MAX:
             return (f"{', '.join(f'{n} {v[1]}' for n, v in changed.items())}: {(load.given + load.expected) >> 20} "
                     f"MiB, {load.seconds:.2g} s of the reference")
-        variant = oracle.Variant(Reference(text, job["init_seed"]), "sized", changed, seed)
+        variant = variant_at(job, source, text, changed, seed)
         found = trial_of(variant, seed, [("sign-mixed", False), ("stock", False)])
     except theirs() as e:
         return f"{type(e).__name__}: {e}"[:200]

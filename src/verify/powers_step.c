@@ -1,17 +1,19 @@
 /* powers_step: other sizes for a candidate whose blocks are as large as a size is.
  *
  * `tl.arange(0, D)` is honest where D is a power of two, as the width of an attention head is, and
- * the secret smaller and larger sizes are none: there Triton refuses the kernel. Such a candidate
- * is judged at other sizes in their place: those that reach a block are halved or doubled (or
- * quartered; the secret says which), all others are what they would have been.
+ * the secret smaller and larger sizes are none: there Triton refuses the kernel, or a line of the
+ * candidate's own does (`assert D in (16, 32, 64, 128)`). Such a candidate is judged at other sizes
+ * in their place: those that reach a block are halved or doubled (or quartered; the secret says
+ * which), all others are what they would have been.
  *
  * Which sizes reach a block nobody is asked. All that may are halved first; then one after another
  * takes its ordinary size, and keeps it where the candidate compiles there. So a size is halved
- * only because Triton refuses its ordinary one beside the others' (Triton in a clean process, by
- * the candidate's text: what the candidate raises itself is no such refusal), and a candidate that
- * has more of its sizes halved has refused more of them: it is judged at sizes that it takes, never
- * at fewer sides of one. That no block is frozen is seen by both directions: what was 64 is 32 in
- * place of the smaller sizes, and 128 in place of the larger.
+ * only because its ordinary one is refused beside the others': by Triton in a clean process, or by
+ * a line of the text that asserts or raises. Whoever runs the candidate there gets no result that
+ * could be wrong, and a candidate that has more of its sizes halved has refused more of them: it is
+ * judged at sizes that it takes, never at fewer sides of one. What ends otherwise (a shape that
+ * does not fit, an index) is no refusal, but a fault. That no block is frozen is seen by both
+ * directions: what was 64 is 32 in place of the smaller sizes, and 128 in place of the larger.
  *
  * The trials made here stand in the oracle's data of this candidate for those of the variant that
  * it refused, so that all that follows (coverage, guided trials, sizes that it names, what is
@@ -20,10 +22,12 @@
 #include "base/base.h"
 #include "tape/tape.h"
 #include "verify/oracle.h"
+#include <ctype.h>
 #include <stdlib.h>
 
 #define NAMES_MAX 24
 #define WAYS 3
+#define LAST_WAY 3 /* of larger sizes alone */
 #define SMALL_BLOCK 64    /* from which on a size may be quartered: tl.dot wants sixteen */
 #define LARGE_BLOCK 64    /* up to which it may be taken four times */
 #define FIRST_DRAW 3000   /* of trials' seeds, for what the secret chooses here */
@@ -53,7 +57,7 @@ struct powers {
 struct asked {
 	int variant;
 	bool is_larger;
-	bool is_built;              /* would be left out: whatever Triton refuses there, an assertion too, is a refusal */
+	bool is_built;              /* would be left out: whatever Triton refuses there is a refusal */
 	struct set ordinary;        /* the variant's sizes */
 	bool is_changed[NAMES_MAX]; /* they differ from the judged ones */
 	bool may_halve[NAMES_MAX];  /* the judged one has a half, or is one */
@@ -116,11 +120,12 @@ static struct asked asked_of(const struct grading *g, const struct powers *p, in
 }
 
 /* Another size of which a block can be made where the judged one makes one. Smaller: a half or a
- * quarter, in the order that was drawn, and at last twice the size; larger: twice, or four times.
- */
+ * quarter, in the order that was drawn, and at last twice the size; larger: twice, or four times,
+ * and at last a half, for who takes no more than the judged one. */
 static int64_t power_of(const struct asked *a, int64_t size, int way)
 {
 	bool is_second = (way == 1) != a->is_drawn;
+	if (way == LAST_WAY) return size % 2 ? size : size / 2;
 	if (a->is_larger) return size * (way < 2 && is_second && size <= LARGE_BLOCK ? 4 : 2);
 	if (way == 2 || size < 4) return 2 * size;
 	return is_second && size >= SMALL_BLOCK && size % 4 == 0 ? size / 4 : size / 2;
@@ -180,11 +185,40 @@ static int set_try(struct grading *g, struct powers *p, const struct asked *a, c
 	return rc;
 }
 
-/* Whether Triton would not have it: a block that is no power of two, or, where any
- * refusal counts, other kernels of these sizes. */
+static bool is_of_name(char c) { return c == '_' || isalnum((unsigned char)c); }
+
+/* Whether a line of the candidate's text asserts or raises something. */
+static bool line_refuses(const char *source, size_t len, int line)
+{
+	static const char *const words[] = {"assert", "static_assert", "raise"};
+	const char *at = source, *end = source + len;
+	for (int n = 1; n < line && at; n++) {
+		at = memchr(at, '\n', (size_t)(end - at));
+		if (at) at++;
+	}
+	while (line > 0 && at && at < end && *at != '\n' && *at != '#') {
+		size_t width = 0;
+		while (at + width < end && is_of_name(at[width])) width++;
+		for (size_t i = 0; i < ARRAY_LEN(words); i++)
+			if (width == strlen(words[i]) && !memcmp(at, words[i], width)) return true;
+		at += width ? width : 1;
+	}
+	return false;
+}
+
+bool powers_refused(const struct grading *g)
+{
+	const char *reason = g->v->reason;
+	bool is_compile = !strcmp(reason, "triton-compile-error");
+	bool is_raised = !strcmp(reason, "forward-error") || !strcmp(reason, "init-error");
+	return (is_compile && g->has_refused_block) ||
+		((is_compile || is_raised) && line_refuses(g->source, g->source_len, g->v->line));
+}
+
+/* The same; or, where any refusal of Triton's counts, other kernels of these sizes. */
 static bool is_refused(const struct grading *g, bool of_any_kind)
 {
-	return !strcmp(g->v->reason, "triton-compile-error") && (g->has_refused_block || of_any_kind);
+	return powers_refused(g) || (of_any_kind && !strcmp(g->v->reason, "triton-compile-error"));
 }
 
 /* ---- which sizes reach a block ---- */
@@ -371,7 +405,7 @@ static int ways_try(struct grading *g, struct powers *p, struct asked *a, struct
 {
 	int rc = NO_TRIAL;
 	bool goes_on = true;
-	for (int way = 0; way < WAYS && goes_on; way++) {
+	for (int way = 0; way < WAYS + a->is_larger && goes_on; way++) {
 		struct oracle_sized *z = NULL;
 		struct set set = set_of(p, a, way);
 		enum outcome refined = refine(g, p, a, &set, err);

@@ -178,7 +178,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 #define OTHER_LEFT_OUT 2   /* other_trace: this variant is none for the candidate */
 /* What a failure of another variant's trace means: a candidate that cannot even be traced there
  * works for one size, or one layout of its inputs, alone. Where Triton refuses a block at its
- * sizes, others take their place. */
+ * sizes, or the candidate refuses them itself, others take their place. */
 static int other_trace(struct grading *g, int variant, struct trace *tr, struct err *err)
 {
 	const struct oracle_variant *v = &g->oracle->variants[variant];
@@ -186,8 +186,8 @@ static int other_trace(struct grading *g, int variant, struct trace *tr, struct 
 	g->has_refused_block = false;
 	int rc = trace_other_step(g, tr, err);
 	bool is_strided = !strcmp(v->kind, "strided"), is_built = !strcmp(v->kind, "built");
-	if (rc == GRADE_END && (is_built || (g->has_refused_block && !is_strided)) &&
-		!strcmp(g->v->reason, "triton-compile-error"))
+	bool is_compile = rc == GRADE_END && !strcmp(g->v->reason, "triton-compile-error");
+	if (rc == GRADE_END && !is_strided && (powers_refused(g) || (is_built && is_compile)))
 		rc = powers_step(g, variant, tr, &changed, err);
 	/* What a constructor takes may have to be what it is for a kernel to compile. */
 	if (rc == GRADE_END && is_built && !strcmp(g->v->reason, "triton-compile-error")) return OTHER_LEFT_OUT;

@@ -343,6 +343,9 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
 
 /* ---- powers_step.c: sizes in place of those at which Triton refuses a block ---- */
 
+/* Whether the verdict so far is a refusal of the sizes: Triton's, of a block, or that of a line of
+ * the candidate's text that asserts or raises. */
+bool powers_refused(const struct grading *g);
 /* Behind such a refusal, which is the verdict so far. GRADE_ON with a tape at other sizes; trials
  * there stand for the variant's in g->oracle, and nothing is said in the verdict. GRADE_END with
  * what ended the search, at the sizes `tried`, a text of g's or the variant's: the first refusal
