@@ -289,6 +289,31 @@ static void test_copies(void **state)
 	assert_int_equal(cost_of(ttir, wide, 4).special_instrs - unknown, 4 * (32 - 1));
 }
 
+/* A product whose result is too small for the program's warps is computed by several of them: two
+ * warps have 16 x 8 each, of eight four have the same. */
+static void test_small_dot(void **state)
+{
+	static const char ttir[] = "module {\n  tt.func public @k(%a: !tt.ptr<f32>) {\n"
+							   "%x = arith.constant dense<1.0> : tensor<16x16xf16>\n"
+							   "%z = arith.constant dense<0.0> : tensor<16x16xf32>\n"
+							   "%d = tt.dot %x, %x, %z : tensor<16x16xf16> * tensor<16x16xf16> -> tensor<16x16xf32> "
+							   "loc(\"k.py\":5:3)\n"
+							   "    tt.return\n  } loc(\"k.py\":1:0)\n}\n";
+	int64_t cycles[2];
+	for (int i = 0; i < 2; i++) {
+		char *ttgir = xasprintf("#m = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [1, %d], "
+								"instrShape = [16, 8]}>\n#loc = loc(\"k.py\":1:0)\nmodule {\n"
+								"  %%d = tt.dot %%x, %%y, %%z : tensor<16x16xf16, #x> * tensor<16x16xf16, #y> -> "
+								"tensor<16x16xf32, #m> loc(#loc1)\n}\n#loc1 = loc(\"k.py\":5:3)\n",
+			i ? 8 : 2);
+		cycles[i] = cost_of(ttir, ttgir, i ? 8 : 2).tensor_cycles;
+		free(ttgir);
+	}
+	/* 8,192 flops at 0.6 of 4,096 a cycle are 3.3 cycles. */
+	assert_int_equal(cycles[0], 4);
+	assert_int_equal(cycles[1], 14);
+}
+
 /* ---- reductions ---- */
 
 #define REDUCE "\"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\n" \
@@ -605,6 +630,7 @@ int main(void)
 		cmocka_unit_test(test_coalescing),
 		cmocka_unit_test(test_conversion),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_small_dot),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_cost),
 		cmocka_unit_test(test_async_copy),

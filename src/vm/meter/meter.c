@@ -200,20 +200,20 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 		/* Every thread reads the rows and columns of its elements. */
 		w->shared += plan->operand_turns * SHARED_CYCLE_BYTES;
 		w->latency += (double)plan->operand_turns;
-		w->fma = flops / 64 / warps * (size == 8 ? 2 : 1);
+		w->fma = flops * plan->copies / 64 / warps * (size == 8 ? 2 : 1);
 		w->f64 = size == 8 ? w->fma / 2 : 0;
 		w->other = w->fma / 4;
 		w->latency += ALU_CYCLES;
 		return;
 	}
 	/* Tensor cores have fp64 at twice the rate of its pipes, where they have it. */
-	if (size == 8) w->f64 = flops / 128 / warps;
+	if (size == 8) w->f64 = flops * plan->copies / 128 / warps;
 	double rate = TENSOR_FLOPS_PER_CYCLE * 2.0 / (double)size * (plan->mma_version >= 3 ? 1 : 0.6),
-		   cycles = flops * parts / rate;
+		   cycles = flops * plan->copies * parts / rate;
 	cost->tensor_cycles += (int64_t)ceil(cycles);
 	/* mma: operands come from shared memory through registers, 16 x 8 x 16 at a time; wgmma reads
 	 * them itself. A warp has one quarter of the tensor cores. */
-	if (plan->mma_version < 3) w->other = flops / 4096 * size / 2 / warps * 2;
+	if (plan->mma_version < 3) w->other = flops * plan->copies / 4096 * (double)size / 2 / warps * 2;
 	w->latency += DOT_CYCLES + cycles * fmax(4 / warps, 1);
 	w->is_fence = plan->mma_version >= 3;
 }

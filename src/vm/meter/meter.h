@@ -61,6 +61,7 @@ struct cost_plan {
 	int joined;      /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
 	bool is_metered; /* of a function over elements or pairs: what runs of it is counted */
 	int mma_version; /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
+	double copies;   /* of a dot: how many threads compute each element, 1 where each its own */
 	int64_t operand_turns;            /* of a dot on the fp32 pipes: of shared memory, to read its operands */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;            /* changes of layout that belong to it */

@@ -10,6 +10,7 @@
 #include "vm/core/state.h"
 #include "vm/map/map.h"
 #include "vm/ptx/ptx.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define L1_BYTES_DEFAULT ((int64_t)32 << 10)
@@ -308,6 +309,11 @@ static void dot_plan(struct vm_cost_plans *plans, const struct vm_instr *in, str
 	if (layout) plan->mma_version = layout->mma_version;
 	else if (in->elem == ELEM_F64 || (in->elem == ELEM_F32 && in->special == 0)) plan->mma_version = 0;
 	else plan->mma_version = in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
+	/* A result of fewer elements than the program's warps hold is computed by several of them. */
+	struct cost_lanes lanes;
+	plan->copies = 1;
+	if (layout && cost_lanes_of(layout, d->ndim, d->shape, 4, plans->warps, &lanes))
+		plan->copies = fmax(ldexp(32.0 * plans->warps, lanes.nreg) / (double)d->count, 1);
 	if (!plan->mma_version)
 		plan->operand_turns = cost_dot_turns(
 			site, layout, d->ndim, d->shape, in->imm[3], (int)elem_bytes((enum elem)in->elem), plans->warps);
