@@ -86,9 +86,9 @@ bool vm_assembler_is_usual(const char *ptx_options)
 	/* What is asked for anyway, messages, and what the counts have: registers, and
 	 * products that are not fused. Any other word may slow what is counted by any factor
 	 * (-O0), or move it (-dlcm=cg). */
-	static const char *const harmless[] = {"-O3", "--opt-level=3", "-w", "--disable-warnings", "--warn-on-spills",
-		"--fmad=true", "--fmad=false", "--maxrregcount=", "-dlcm=ca", "--def-load-cache=ca", "-dscm=wb",
-		"--def-store-cache=wb", "--allow-expensive-optimizations=true", "--preserve-relocs"};
+	static const char *const harmless[] = {"-O3", "-O2", "--opt-level=3", "--opt-level=2", "-w", "--disable-warnings",
+		"--warn-on-spills", "--fmad=true", "--fmad=false", "--maxrregcount=", "-dlcm=ca", "--def-load-cache=ca",
+		"-dscm=wb", "--def-store-cache=wb", "--allow-expensive-optimizations=true", "--preserve-relocs"};
 	for (const char *word = ptx_options; word && *word;) {
 		size_t len = strcspn(word, " ");
 		bool is_known = false;

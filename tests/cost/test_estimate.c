@@ -261,9 +261,9 @@ static void test_rows_of_operators(void **state)
  * makes the time unknown. */
 static void test_words_for_ptxas(void **state)
 {
-	static const char *const usual[] = {NULL, "", "-O3", "-w --maxrregcount=64",
+	static const char *const usual[] = {NULL, "", "-O3", "-O2", "-w --maxrregcount=64",
 		"--fmad=false --disable-warnings -dlcm=ca"},
-							 *const others[] = {"-O0", "-O2", "-O3 -O1", "-w -dlcm=cg", "--maxrregcount=", "-O33",
+							 *const others[] = {"-O0", "-O1", "-O3 -O1", "-w -dlcm=cg", "--maxrregcount=", "-O33",
 								 "-dscm=wt", "--allow-expensive-optimizations=false", "--disable-optimizer-constants",
 								 "--uumn"};
 	for (size_t i = 0; i < ARRAY_LEN(usual); i++) assert_true(vm_assembler_is_usual(usual[i]));
