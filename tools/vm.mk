@@ -21,7 +21,7 @@ bench-vm: setup programs $(BUILD)/bench/vm/vm_case_ms ## time of kernels on the 
 # Predicted against measured time of kernels on a GPU (docs/cost-model.md): this half needs none.
 .PHONY: bench-cost
 COST_SET ?= cost_tasks
-bench-cost: setup $(BUILD)/bench/cost/kernel_cost ## predicted time of the variants of COST_SET's tasks: cost_tasks, cost_holdout or cost_waits (and against measured.json where it is)
+bench-cost: setup $(BUILD)/bench/cost/kernel_cost ## predicted time of the variants of COST_SET's tasks: cost_tasks, cost_holdout, cost_waits or cost_traps (and against measured.json where it is)
 	BUILD=$(BUILD) $(VENV)/bin/python bench/cost/cost_h200.py --predict --set $(COST_SET)
 	BUILD=$(BUILD) $(VENV)/bin/python bench/cost/cost_h200.py --compare --set $(COST_SET)
 

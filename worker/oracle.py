@@ -350,6 +350,11 @@ def run_call(variant, trial, call, is_sensitive=False):
     input_changes = [not same_bytes([a], [b]) for a, b in zip(before, after)]
     now = dict(named_tensors(model))
     param_changes = {n: not same_bytes([t], [now[n].detach()]) for n, t in params}
+    # Outputs that are views of what it was given and leaves alone need no kernel of anybody's.
+    kept = [t for t, changes in zip(after, input_changes) if not changes]
+    kept += [now[n] for n, changes in param_changes.items() if not changes]
+    memory = {t.untyped_storage().data_ptr() for t in kept} - {0}
+    passed = [t.layout is torch.strided and t.untyped_storage().data_ptr() in memory for t in plain]
     after = {n: now[n].detach().clone()
              for n, changes in param_changes.items() if changes and now[n].is_floating_point()}
     with torch.no_grad():
@@ -366,7 +371,7 @@ def run_call(variant, trial, call, is_sensitive=False):
     is_noisy = exact is not None and (is_sensitive or any(vanishes(r) for r in exact))
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
-            "fits": casts is None or casts.fits, "is_short": casts is None or casts.is_short,
+            "passed": passed, "fits": casts is None or casts.fits, "is_short": casts is None or casts.is_short,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
             "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
 
@@ -395,6 +400,7 @@ def pack_trial(index, variant_index, name, r, is_edge):
             message["after"].append(dict(pack_expected(expected, *r["after"][name]), param=len(message["params"]) - 1))
     for i, plain in enumerate(r["plain"]):
         message["outputs"].append(pack_expected(expected, plain, r["exact"][i] if r["exact"] is not None else None))
+        message["outputs"][-1]["passed"] = r["passed"][i]
         if r["noise"] is not None and plain.is_floating_point() and r["noise"][i].numel():
             message["outputs"][-1]["noise"] = expected.add(r["noise"][i])[0]
     return {"trial": message}, given, expected

@@ -32,6 +32,10 @@ STREAMS_MAX = 64
 EVENTS_MAX = 1024
 MADE_MAX = 400                 # operators on constants that one forward may have
 MADE_BYTES_MAX = 1 << 30       # what one operator on constants is taken to move at most
+MADE_PIECE_BYTES = 1 << 24     # the memory that stands for it, written again and again
+# Bytes that a GPU moves in its own memory (some 4e12 a second) while one comes from the host's
+# (5e10 by PCIe of generation 5, from pinned memory).
+HOST_BYTES = 80
 CONST_BYTES_MAX = 40 << 20     # base64 of all constants has to fit into TAPE_BYTES_MAX
 BUFFER_BYTES_MAX = 1 << 36
 FOLD_BYTES_MAX = 4 << 20
@@ -535,11 +539,14 @@ def tape_json(rec, outputs, is_tuple, form=None):
 
 def add_made(tape, made):
     """Stands in for operators on constants: fills of as many bytes as they move, of memory that
-    nobody reads. Whoever replays, prices or times the tape pays for them."""
+    nobody reads; of much of it one piece, as often as that takes. Whoever replays, prices or times
+    the tape pays for them."""
     for line, size in made:
-        tape["rows"].append({"op": "fill", "line": line, "value": 0, "dst": {"buffer": len(tape["buffers"]),
-            "offset": 0, "dtype": "uint8", "shape": [size], "stride": [1]}})
-        tape["buffers"].append({"kind": "temp", "bytes": size})
+        times = max(size // MADE_PIECE_BYTES, 1)
+        row = {"op": "fill", "line": line, "value": 0, "dst": {"buffer": len(tape["buffers"]), "offset": 0,
+               "dtype": "uint8", "shape": [size // times], "stride": [1]}}
+        tape["rows"] += [row] * times
+        tape["buffers"].append({"kind": "temp", "bytes": size // times})
 
 
 def add_constants(rec, tape):

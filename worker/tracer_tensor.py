@@ -25,7 +25,7 @@ import tracer_cuda
 from tracer_operators import (EMPTY_OPS, FILL_OPS, IGNORED_OPS, LAZY_OPS, LIBRARY_NAMESPACES, PINNED_OPS,
                               UNSUPPORTED_OPS, VIEWED_IN_PLACE, argument, custom_body, is_dead_dropout, is_pure,
                               is_view, tag_names)
-from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, candidate_line, number_text
+from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, HOST_BYTES, candidate_line, number_text
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -180,6 +180,14 @@ def moved_bytes(func, args, kwargs, inputs, out):
     return moved if "pointwise" in tag_names(func) or not inputs else PASSES * moved
 
 
+def host_bytes(args, kwargs):
+    """What comes from the host's memory, by way of PCIe, as bytes that a GPU moves meanwhile. One
+    number travels with the launch."""
+    flat = [v for value in (*args, *kwargs.values()) for v in (value if isinstance(value, (list, tuple)) else (value,))]
+    return HOST_BYTES * sum(t.numel() * t.element_size() for t in flat if isinstance(t, torch.Tensor) and t.dim()
+                            and not isinstance(t, TraceTensor))
+
+
 DRAWN = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "randperm"}
 DRAWN_IN_PLACE = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 
@@ -239,7 +247,7 @@ class Tracer:
         with without_modes():
             copy = cpu.detach().clone()
         if self.phase == "forward":
-            self.rec.constant_made(copy.numel() * copy.element_size())
+            self.rec.constant_made(host_bytes((copy,), {}))
         return self.wrap(copy)
 
     def refuse_addresses(self, t):
@@ -424,7 +432,7 @@ class Tracer:
         inputs = {}
         out = func(*unwrap(args, inputs), **unwrap(kwargs, inputs))
         if self.phase == "forward" and name not in EMPTY_OPS and not is_view(func):
-            self.rec.constant_made(moved_bytes(func, args, kwargs, inputs.values(), out))
+            self.rec.constant_made(moved_bytes(func, args, kwargs, inputs.values(), out) + host_bytes(args, kwargs))
         if func._schema.is_mutable:
             for t in written_tensors(func, args, kwargs):
                 self.rec.written(t._buffer)

@@ -11,8 +11,9 @@
                                          whether the predicted best is among the fastest
 
 --set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were
-fitted), cost_holdout (kinds it has never seen) or cost_waits (the same work, waited for
-differently). OUT is build/h200 unless the environment sets it, for another set build/MODULE.
+fitted), cost_holdout (kinds it has never seen), cost_waits (the same work, waited for differently)
+or cost_traps (work that is easily overlooked). OUT is build/h200 unless the environment sets it,
+for another set build/MODULE.
 --tasks A,B restricts to some tasks; --seconds N ends measuring earlier, --go-on continues.
 
 Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush,

@@ -14,6 +14,7 @@
 #define HONE_COST_H
 #include "base/base.h"
 #include "base/dtype.h"
+#include <math.h>
 
 /* What computes a tt.dot. */
 enum vm_dot {
@@ -28,6 +29,7 @@ enum vm_dot {
 #define VM_UNTIMED_TABLE(X) \
 	X(SLEEP, "it sleeps for a time that only the data tells") \
 	X(PRINT, "it prints") \
+	X(ASSEMBLER, "ptx_options ask ptxas for other code than the one whose instructions are counted") \
 	X(ORDER, "its programs wait for each other, and how long was too much to find out")
 #define X(id, why) VM_UNTIMED_##id,
 enum vm_untimed { VM_UNTIMED_TABLE(X) VM_UNTIMED_COUNT };
@@ -76,8 +78,19 @@ struct vm_cost {
 	/* Of the longest program; where programs may wait for each other, or share out work as they go:
 	 * from the launch's start to the end of the last one. */
 	int64_t path_cycles_max;
+	/* Of the program that has most: it has one SM to itself at best, however
+	 * many others are idle. */
+	int64_t l1_cycles_max; /* of L1 */
+	int64_t shared_bytes_max;
+	int64_t atomics_max;
 	int64_t untimed[VM_UNTIMED_COUNT]; /* how often it did that; any: what is predicted is too little */
 };
+/* Cycles of an SM's L1: one for each line that a load touches, one more where it is missed, more
+ * for each that is stored; and half of one for each sector that comes from L2 or goes there. */
+static inline double vm_cost_l1_cycles(double load_lines, double missed_lines, double store_lines, double l2_sectors)
+{
+	return fmax(load_lines + missed_lines + 4 * store_lines, l2_sectors / 2);
+}
 /* Why no time can be told from such counts; NULL: one can. */
 const char *vm_cost_untimed(const struct vm_cost *c);
 
@@ -166,6 +179,9 @@ int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gp
  * stack_bytes, spills, shared_bytes, ttgir. What is missing or no number gets its default.
  * ERR_LIMIT for a TTGIR that is too large. */
 struct vm_binary vm_binary_of(const json_t *result);
+/* Whether ptxas makes with these words (a tape's ptx_options, or NULL) the code whose instructions
+ * are counted; spills and registers are counted as they are. */
+bool vm_assembler_is_usual(const char *ptx_options);
 int vm_compiled_create(const json_t *result, const struct vm_gpu *gpu, struct vm_compiled **out, struct err *err);
 void vm_compiled_free(struct vm_compiled *c);
 

@@ -80,3 +80,25 @@ void vm_compiled_free(struct vm_compiled *c)
 	free(c->joined);
 	free(c);
 }
+
+bool vm_assembler_is_usual(const char *ptx_options)
+{
+	/* What is asked for anyway, messages, and what the counts have: registers, and
+	 * products that are not fused. Any other word may slow what is counted by any factor
+	 * (-O0), or move it (-dlcm=cg). */
+	static const char *const harmless[] = {"-O3", "-O2", "--opt-level=3", "--opt-level=2", "-w", "--disable-warnings",
+		"--warn-on-spills", "--fmad=true", "--fmad=false", "--maxrregcount=", "-dlcm=ca", "--def-load-cache=ca",
+		"-dscm=wb", "--def-store-cache=wb", "--allow-expensive-optimizations=true", "--preserve-relocs"};
+	for (const char *word = ptx_options; word && *word;) {
+		size_t len = strcspn(word, " ");
+		bool is_known = false;
+		for (size_t i = 0; i < ARRAY_LEN(harmless); i++) {
+			size_t n = strlen(harmless[i]);
+			bool takes_number = harmless[i][n - 1] == '=';
+			is_known |= (takes_number ? len > n : len == n) && !strncmp(word, harmless[i], n);
+		}
+		if (!is_known) return false;
+		word += len + (word[len] == ' ');
+	}
+	return true;
+}

@@ -40,10 +40,6 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 #define SPILL_FACTOR 2             /* stacks, read and written in turns, get half of the bandwidth */
 #define SPILL_CYCLES 10            /* of a program's path for each word that a thread moves to or from its stack */
 #define SHARED_BYTES_CYCLE 128
-#define L2_TO_L1_BYTES_CYCLE 64
-/* Of an SM's L1, beyond the one cycle for each 128-byte line that a warp's load touches. */
-#define MISSED_LINE_CYCLES 1
-#define STORE_LINE_CYCLES 4
 #define HOPPER_TENSOR_CYCLE 4096.0 /* flops of 16-bit tl.dot that vm_cost.tensor_cycles stands for */
 #define ATOMICS_CYCLE_SM 0.7       /* spread over addresses */
 #define ATOMIC_HOT_S 5e-9          /* one warp's after another's on the same 32 bytes */
@@ -159,15 +155,17 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 		fmax(fmax(fmax((fma + alu + special + other) / 4, fma * warp / g->fp32), alu * warp / g->int32),
 			(double)c->f64_instrs * warp / g->fp64);
 	e->part_s[VM_LIMIT_SPECIAL] = cycles * special * warp / g->special;
-	double lines = (double)c->load_lines + MISSED_LINE_CYCLES * (double)c->missed_lines +
-		STORE_LINE_CYCLES * (double)c->store_lines + spill / 128;
-	e->part_s[VM_LIMIT_L1] = cycles * fmax(lines, ((double)c->l2_sectors * 32) / L2_TO_L1_BYTES_CYCLE);
-	e->part_s[VM_LIMIT_SHARED] = cycles * (double)c->shared_bytes / SHARED_BYTES_CYCLE;
+	/* Of what no path has, the program with most takes as long as one SM does for it. */
+	double l1 = vm_cost_l1_cycles(
+		(double)c->load_lines + spill / 128, (double)c->missed_lines, (double)c->store_lines, (double)c->l2_sectors);
+	e->part_s[VM_LIMIT_L1] = fmax(cycles * l1, (double)c->l1_cycles_max / g->clock_hz);
+	e->part_s[VM_LIMIT_SHARED] = fmax(cycles * (double)c->shared_bytes, (double)c->shared_bytes_max / g->clock_hz) /
+		SHARED_BYTES_CYCLE;
 	double hopper = HOPPER_TENSOR_CYCLE * g->sms * g->clock_hz;
 	e->part_s[VM_LIMIT_TENSOR] = cycles * (double)c->tensor_cycles * hopper /
 		(g->tensor_flops[VM_DOT_HALF] * TENSOR_REACHED);
-	e->part_s[VM_LIMIT_ATOMIC] = fmax(
-		cycles * (double)c->atomics / ATOMICS_CYCLE_SM, (double)c->atomic_hot * ATOMIC_HOT_S);
+	double atomics = fmax(cycles * (double)c->atomics, (double)c->atomics_max / g->clock_hz) / ATOMICS_CYCLE_SM;
+	e->part_s[VM_LIMIT_ATOMIC] = fmax(atomics, (double)c->atomic_hot * ATOMIC_HOT_S);
 }
 
 struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *b, const struct vm_gpu *g)

@@ -447,15 +447,27 @@ static const struct op_row *region_of_line(struct scan *sc, struct slice line)
 	return NULL;
 }
 
+/* Element by element, on a slice of another block's layout. Other layouts repeat elements only
+ * where a block is smaller than the program's threads. */
+static bool is_sliced_map(struct slice op)
+{
+	static const char *const maps[] = {"math.", "arith.", "tt.extern_elementwise", "tt.elementwise_inline_asm",
+		"tt.map_elementwise", "tt.precise_", "tt.fp_to_fp", "tt.clampf", "tt.mulhiui"};
+	bool is_map = false;
+	for (size_t i = 0; i < ARRAY_LEN(maps); i++) is_map |= starts(op, maps[i]);
+	return is_map && !starts(op, "arith.constant") && find(op, "#ttg.slice<");
+}
+
 static const struct op_row *op_of_line(struct slice line)
 {
+	static const struct op_row map = {"", COST_SITE_MAP, false, false, false};
 	const char *eq = find(line, " = ");
 	struct slice s = line;
 	if (starts(s, "%") && eq) s = after(s, (size_t)(eq - s.data) + 3);
 	size_t n = word_len(s);
 	for (size_t i = 0; i < ARRAY_LEN(op_rows); i++)
 		if (n == strlen(op_rows[i].name) && !memcmp(s.data, op_rows[i].name, n)) return &op_rows[i];
-	return NULL;
+	return is_sliced_map(s) ? &map : NULL;
 }
 
 static struct slice last_loc(struct slice line)

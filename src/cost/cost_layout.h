@@ -22,6 +22,7 @@ enum cost_site_kind {
 	COST_SITE_REDUCE,
 	COST_SITE_SCAN,
 	COST_SITE_GATHER,
+	COST_SITE_MAP, /* element-wise, on a block that a reduction or an expand_dims lays out: threads may hold copies */
 	COST_SITE_KINDS
 };
 struct cost_bases {

@@ -8,13 +8,13 @@ struct field {
 	size_t at;
 };
 #define FIELD(f) {#f, offsetof(struct vm_cost, f)}
-static const struct field fields[] = {
-	FIELD(programs), FIELD(load_bytes), FIELD(store_bytes), FIELD(load_sectors), FIELD(store_sectors),
-	FIELD(l2_sectors), FIELD(footprint_bytes), FIELD(requests), FIELD(load_lines), FIELD(store_lines),
-	FIELD(missed_lines), FIELD(footprint_read), FIELD(flops), FIELD(flops_half), FIELD(flops_double), FIELD(int_ops),
-	FIELD(special), FIELD(dot_flops), FIELD(fma_instrs), FIELD(f64_instrs), FIELD(alu_instrs), FIELD(special_instrs),
-	FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes), FIELD(atomics), FIELD(atomic_hot), FIELD(steps),
-	FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips), FIELD(path_cycles_max),
+static const struct field fields[] = {FIELD(programs), FIELD(load_bytes), FIELD(store_bytes), FIELD(load_sectors),
+	FIELD(store_sectors), FIELD(l2_sectors), FIELD(footprint_bytes), FIELD(requests), FIELD(load_lines),
+	FIELD(store_lines), FIELD(missed_lines), FIELD(footprint_read), FIELD(flops), FIELD(flops_half),
+	FIELD(flops_double), FIELD(int_ops), FIELD(special), FIELD(dot_flops), FIELD(fma_instrs), FIELD(f64_instrs),
+	FIELD(alu_instrs), FIELD(special_instrs), FIELD(other_instrs), FIELD(tensor_cycles), FIELD(shared_bytes),
+	FIELD(atomics), FIELD(atomic_hot), FIELD(steps), FIELD(steps_once), FIELD(path_cycles), FIELD(path_trips),
+	FIELD(path_cycles_max), FIELD(l1_cycles_max), FIELD(shared_bytes_max), FIELD(atomics_max),
 #define X(id, why) {"untimed_" #id, offsetof(struct vm_cost, untimed[VM_UNTIMED_##id])},
 	VM_UNTIMED_TABLE(X)
 #undef X

@@ -430,7 +430,11 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		launcher_fault(fault, fault_code(v, &report, row), index, report.line, report.text);
 	else if (rc)
 		launcher_fault(fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "argument", index, row->line, err.text);
-	else if (trial->want_cost) launcher_cost_add(out, index, row, &report.cost);
+	else if (trial->want_cost) {
+		bool is_usual = vm_assembler_is_usual(v->tape->kernels[row->kernel].ptx_options);
+		report.cost.untimed[VM_UNTIMED_ASSEMBLER] = !is_usual;
+		launcher_cost_add(out, index, row, &report.cost);
+	}
 	/* What it cost, by row and by line. */
 	if (!rc && trial->want_cost) {
 		struct runner_row_cost *cost = &out->costs[out->ncosts - 1];

@@ -153,6 +153,11 @@ struct fill_run {
 static void fill_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)
 {
 	const struct fill_run *f = ctx;
+	if (f->size == 1 && a_step == 1) {
+		memset(f->to.data + a, f->value[0], (size_t)count);
+		memset(f->to.origin + a, TAPE_ORIGIN_GIVEN, (size_t)count);
+		return;
+	}
 	for (int64_t i = 0; i < count; i++, a += a_step) {
 		memcpy(f->to.data + a, f->value, f->size);
 		memset(f->to.origin + a, TAPE_ORIGIN_GIVEN, f->size);

@@ -21,6 +21,7 @@ struct compare_output {
 	const uint8_t *plain; /* (elements) of dtype: the reference's own output */
 	const double *noise;  /* (rows of the last dimension): how far half a unit in the last place of the inputs moves an
 							 element of the row; NULL: not asked for */
+	bool is_passed;       /* a view of an input or parameter that the reference leaves alone */
 };
 int64_t compare_elements(const struct compare_output *o);
 

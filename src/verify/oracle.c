@@ -136,6 +136,7 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 			(exact >= 0 && elements * 8 > t->expected_bytes - exact) || plain % 8 || (exact >= 0 && exact % 8)))
 		rc = err_set(err, ERR_FORMAT, "oracle's outputs do not lie in their memory");
 	if (rc) return rc;
+	out->is_passed = json_is_true(json_object_get(e, "passed"));
 	out->plain = t->expected + plain;
 	out->noise = noise >= 0 ? (const double *)(const void *)(t->expected + noise) : NULL;
 	out->exact = exact >= 0 ? (const double *)(const void *)(t->expected + exact) : NULL;

@@ -534,6 +534,7 @@ void vm_sample_finish(struct vm_sample *s, int64_t programs, struct vm_report *r
 	cost->path_cycles = s->sums[SUM_PATH];
 	cost->path_trips = s->sums[SUM_TRIPS];
 	cost->path_cycles_max = s->c->meter->path_max;
+	vm_meter_gather_most(s->c->meter, cost);
 	/* What programs share. */
 	int64_t *read = xcalloc((size_t)s->nindex, sizeof *read);
 	report->touched = xcalloc(2 * (size_t)s->c->memory->nbuffers + 1, sizeof *report->touched);

@@ -68,6 +68,10 @@ static void test_each_part(void **state)
 			path * (500 + 2 * 330) / 1.98e9},
 		{"H200", {.path_trips = 2 * PROGRAMS, .footprint_bytes = 8000}, FOUR, VM_LIMIT_LATENCY, path * 500 / 1.98e9},
 		{"H200", {.path_cycles_max = n}, FOUR, VM_LIMIT_LATENCY, n / 1.98e9},
+		/* What one program asks of its SM, however many others ask nothing. */
+		{"H200", {.load_lines = n, .l1_cycles_max = n}, FOUR, VM_LIMIT_L1, n / 1.98e9},
+		{"H200", {.shared_bytes = n, .shared_bytes_max = n}, FOUR, VM_LIMIT_SHARED, n / 128 / 1.98e9},
+		{"H200", {.atomics = n, .atomics_max = n}, FOUR, VM_LIMIT_ATOMIC, n / 0.7 / 1.98e9},
 		/* 10 cycles for each word that a thread moves to its stack, in each turn of the loops. */
 		{"H200", {.steps = 300, .steps_once = 100}, {4, 32, 64, 80, 0}, VM_LIMIT_LATENCY,
 			path * (500 + 3 * 20 * 10) / 1.98e9},
@@ -253,11 +257,25 @@ static void test_rows_of_operators(void **state)
 	assert_true(seconds_of("sum", "last", l) != seconds_of("sum", "other", l));
 }
 
+/* Words for ptxas with which the counts still stand; one that is not known
+ * makes the time unknown. */
+static void test_words_for_ptxas(void **state)
+{
+	static const char *const usual[] = {NULL, "", "-O3", "-O2", "-w --maxrregcount=64",
+		"--fmad=false --disable-warnings -dlcm=ca"},
+							 *const others[] = {"-O0", "-O1", "-O3 -O1", "-w -dlcm=cg", "--maxrregcount=", "-O33",
+								 "-dscm=wt", "--allow-expensive-optimizations=false", "--disable-optimizer-constants",
+								 "--uumn"};
+	for (size_t i = 0; i < ARRAY_LEN(usual); i++) assert_true(vm_assembler_is_usual(usual[i]));
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		if (vm_assembler_is_usual(others[i])) fail_msg("%s", others[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_part), cmocka_unit_test(test_where_spills_go),
 		cmocka_unit_test(test_one_time), cmocka_unit_test(test_cards), cmocka_unit_test(test_operators_in_l2),
-		cmocka_unit_test(test_rows_of_operators)};
+		cmocka_unit_test(test_rows_of_operators), cmocka_unit_test(test_words_for_ptxas)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

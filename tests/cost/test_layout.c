@@ -149,6 +149,18 @@ static void test_sites(void **state)
 		{"%v = tt.load %p : tensor<4x!tt.ptr<f32>, #ttg.slice<{dim = 0, parent = #tile}>> loc(#loc1)", COST_SITE_LOAD,
 			4, 32, true},
 		{"%v = tt.load %p : tensor<4x!tt.ptr<f32>, " ROW "> loc(#loc1)", COST_SITE_LOAD, 4, 32, true},
+		/* Element by element, where the block is a slice of another one alone. */
+		{"%y = math.exp %v : tensor<4xf32, #ttg.slice<{dim = 0, parent = #tile}>> loc(#loc1)", COST_SITE_MAP, 4, 32,
+			true},
+		{"%y = arith.select %m, %v, %w : tensor<4xi1, #ttg.slice<{dim = 0, parent = #tile}>>, tensor<4xf32, "
+		 "#ttg.slice<{dim = 0, parent = #tile}>> loc(#loc1)",
+			COST_SITE_MAP, 4, 1, true},
+		{"%y = math.exp %v : tensor<4xf32, #row> loc(#loc1)", 0, 0, 0, false},
+		{"%y = arith.constant dense<0.0> : tensor<4xf32, #ttg.slice<{dim = 0, parent = #tile}>> loc(#loc1)", 0, 0, 0,
+			false},
+		{"%y = tt.expand_dims %v {axis = 0 : i32} : tensor<4xf32, #ttg.slice<{dim = 0, parent = #tile}>> -> "
+		 "tensor<1x4xf32, #tile> loc(#loc1)",
+			0, 0, 0, false},
 		/* Names that only begin so, scalars, and lines without a place. */
 		{"%v = tt.loader %p : tensor<128x!tt.ptr<f32>, #row> loc(#loc1)", 0, 0, 0, false},
 		{"%v = tt.lo %p : tensor<128x!tt.ptr<f32>, #row> loc(#loc1)", 0, 0, 0, false},

@@ -131,6 +131,26 @@ def traced(zygote, body, init="        pass", **more):
     return json.loads(result["tape"]) if "tape" in result else result
 
 
+def test_constants_in_forward(tap, zygote):
+    """Bytes of the fills that stand in for what a forward makes of constants: by a device's own
+    operators as they are, from the host's memory 80 times as many, in pieces of at most 32 MiB."""
+    use = "y = torch.empty_like(x)\ncopy_kernel[(1,)]({}, y, 4, BLOCK=64)\nreturn y"
+    init = "        self.host, self.there = torch.ones(1 << {0}), torch.ones(1 << {0}).cuda()"
+
+    def fills(what, bits=10):
+        tape = traced(zygote, use.format(what), init.format(bits))
+        return [r["dst"]["shape"][0] for r in tape.get("rows", ()) if r["op"] == "fill"] or tape
+
+    tap.check(fills("torch.arange(1024., device=x.device)") == [4096], "an operator of the device's")
+    for what in ("self.host.to(x.device)", "self.host.cuda()", "torch.empty(1024, device='cuda').copy_(self.host)"):
+        found = fills(what)
+        tap.check(isinstance(found, list) and 80 * 4096 <= sum(found) <= 83 * 4096, f"from the host: {what}", found)
+    tap.check(not isinstance(fills("self.there"), list), "what the constructor moved is there")
+    large = fills("self.host.to(x.device)", 20)
+    tap.check(isinstance(large, list) and sum(large) >= 79 << 22 and 1 << 24 <= max(large) < 1 << 25,
+              "much of it: one piece again and again", large)
+
+
 def test_parameters(tap, zygote):
     state = {"w": {"dtype": "float32", "shape": [16]}, "fc.bias": {"dtype": "float32", "shape": [4]}}
     init = ("        self.w = nn.Parameter(torch.ones(16))\n        self.fc = nn.Linear(3, 4)\n        self.also = "
@@ -197,6 +217,7 @@ def main():
     test_faults(tap, zygote)
     test_fault_lines(tap, zygote)
     test_hidden_compute(tap, zygote)
+    test_constants_in_forward(tap, zygote)
     test_parameters(tap, zygote)
     test_launch_arguments(tap, zygote)
     tap.check(zygote.close() == 0, "the zygote ends")

@@ -128,4 +128,10 @@ check("as long as a register says is not predicted",
       is_open["cost_s"] is None and is_open["speedup_fused"] is None and "sleeps" in is_open["not_predicted"], is_open)
 printed = verdict("prints", DOUBLE, TEXT.format(text="", more='tl.device_print("n", n)'))
 check("nor is what prints", printed["cost_s"] is None and "prints" in printed["not_predicted"], printed)
+for words, is_predicted in ("-O0", False), ("-O3 -w", True):
+    v = verdict(f"ptxas is told {words}", DOUBLE,
+                TEXT.format(text="", more="").replace("BLOCK=128)", f"BLOCK=128, ptx_options={words!r})"))
+    check(f"ptxas is told {words}: genuine, and {'predicted' if is_predicted else 'nobody knows the time'}",
+          (v["cost_s"] is not None) == is_predicted == (v["not_predicted"] == "") and
+          (is_predicted or "ptx_options" in v["not_predicted"]), [v["cost_s"], v["not_predicted"]])
 done()

@@ -1,4 +1,4 @@
-"""The tables of bench/cost/cost_tasks.py, cost_holdout.py and cost_waits.py say what
+"""The tables of bench/cost/cost_tasks.py, cost_holdout.py, cost_waits.py and cost_traps.py say what
 bench/cost/cost_h200.py needs, and no task is in two."""
 import sys
 
@@ -7,6 +7,7 @@ sys.path += ["tests", "bench/cost"]
 import torch
 import cost_holdout
 import cost_tasks
+import cost_traps
 import cost_waits
 from command import check, done
 
@@ -23,7 +24,7 @@ def launches_of(task):
 
 
 tables = {"cost_tasks": cost_tasks.make_tasks(), "cost_holdout": cost_holdout.make_tasks(),
-          "cost_waits": cost_waits.make_tasks()}
+          "cost_waits": cost_waits.make_tasks(), "cost_traps": cost_traps.make_tasks()}
 for module, tasks in tables.items():
     every = [(task, name, one) for task in tasks.values() for name, one in launches_of(task)]
     bad = [f"{name}: {p.name} = {one.args[p.name]!r}" for task, name, one in every
@@ -32,7 +33,7 @@ for module, tasks in tables.items():
     bad = [f"{name}: {one.grid}" for _, name, one in every
            if len(one.grid) != 3 or min(one.grid) < 1 or not all(isinstance(g, int) for g in one.grid)]
     check(f"{module}: every grid is three whole numbers", not bad, bad[:8])
-    most, variants = (7, 2) if module == "cost_waits" else (12, 6)
+    most, variants = {"cost_waits": (7, 2), "cost_traps": (11, 2)}.get(module, (12, 6))
     few = [name for name, task in tasks.items() if len(task.variants) < variants]
     check(f"{module}: at least {most} tasks of {variants} variants", len(tasks) >= most and not few, few)
 check("no task is in two", len({name for tasks in tables.values() for name in tasks}) == sum(map(len, tables.values())))

@@ -96,6 +96,41 @@ static void test_threads(void **state)
 	vm_report_release(&two);
 }
 
+/* The program that has most counts by itself: the first one of 64 loads ten times, sums, and meets
+ * 640 times; the others do nothing. Two such programs are no dearer. */
+#define ONLY_FIRST(which) RANGE "%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n" \
+	"%ten = arith.constant 10 : i32\n%odd = tt.get_program_id x : i32\n" \
+	"%is = arith.cmpi " which ", %odd, %one : i32\nscf.if %is {\n" \
+	"scf.for %t = %zero to %ten step %one : i32 {\n%v = tt.load %pa {isVolatile = true} : " \
+	"tensor<64x!tt.ptr<f32>>\ntt.store %pb, %v : tensor<64x!tt.ptr<f32>>\n" \
+	"%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\n" \
+	"tt.reduce.return %z : f32\n}) : (tensor<64xf32>) -> f32\n" \
+	"%w = tt.splat %s : f32 -> tensor<64xf32>\n" \
+	"%o = tt.atomic_rmw fadd, relaxed, gpu, %pc, %w : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>) -> tensor<64xf32>\n" \
+	"}\n}\n"
+static void test_one_program_does_all(void **state)
+{
+	struct vm_report one, first, two;
+	run(ONLY_FIRST("slt"), 0, 1, false, &one);
+	run(ONLY_FIRST("slt"), 0, 64, false, &first);
+	run(ONLY_FIRST("sle"), 0, 64, false, &two);
+	/* 256 bytes are 2 lines: each is loaded, missed, and stored; the
+	 * atomics' are stored ones too. */
+	assert_true(one.cost.l1_cycles_max >= 10 * (2 + 2 + 4 * 2));
+	assert_int_equal(one.cost.atomics_max, 640);
+	assert_int_equal(one.cost.shared_bytes_max, one.cost.shared_bytes);
+	assert_int_equal(first.cost.l1_cycles_max, one.cost.l1_cycles_max);
+	assert_int_equal(first.cost.shared_bytes_max, one.cost.shared_bytes);
+	assert_int_equal(first.cost.atomics_max, 640);
+	assert_int_equal(two.cost.l1_cycles_max, one.cost.l1_cycles_max);
+	assert_int_equal(two.cost.shared_bytes_max, one.cost.shared_bytes);
+	assert_int_equal(two.cost.shared_bytes, 2 * one.cost.shared_bytes);
+	assert_int_equal(two.cost.atomics_max, 640);
+	vm_report_release(&one);
+	vm_report_release(&first);
+	vm_report_release(&two);
+}
+
 /* Lanes that are masked off may point anywhere, further from each other than a signed number holds:
  * the distance wraps (the sanitizer watches). */
 static void test_far_lanes(void **state)
@@ -290,14 +325,17 @@ static void test_divisions(void **state)
 }
 
 /* What stands on line 6 in each turn of a loop of ten, and makes the address of a load. */
-#define TURNING(line6, mask) WHOLE "%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n" \
-	"%ten = arith.constant 10 : i32\n" \
-	"%w = scf.for %t = %zero to %ten step %one iter_args(%q = %v) -> (tensor<64xf32>) : i32 {\n" \
-	"%ts = tt.splat %t : i32 -> tensor<64xi32>\n" line6 "%pj = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, " \
-	"tensor<64xi32>\n" mask "%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) \
-	"scf.yield %q2 : tensor<64xf32>\n}\n" STORED
-#define PLAIN "%x = tt.load %pj : tensor<64x!tt.ptr<f32>>" AT(5)
-#define MASKED "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) \
+#define TURNING(line6, mask) WHOLE LOOPS "%w = scf.for %t = %zero to %ten step %one iter_args(%q = %v) -> " \
+	"(tensor<64xf32>) : i32 {\n%ts = tt.splat %t : i32 -> tensor<64xi32>\n" line6 mask \
+	"%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) "scf.yield %q2 : tensor<64xf32>\n}\n" STORED
+#define LOOPS "%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n%ten = arith.constant 10 : i32\n"
+#define AT_J "%pj = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
+/* The same in a loop within that one. */
+#define WITHIN(turns, line6) "%x = scf.for %u = %zero to %" turns " step %one iter_args(%r = %q) -> " \
+	"(tensor<64xf32>) : i32 {\n" line6 AT_J "%y = tt.load %pj : tensor<64x!tt.ptr<f32>>" AT(5) \
+	"%r2 = arith.addf %r, %y : tensor<64xf32>" AT(5) "scf.yield %r2 : tensor<64xf32>\n}\n"
+#define PLAIN AT_J "%x = tt.load %pj : tensor<64x!tt.ptr<f32>>" AT(5)
+#define MASKED AT_J "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) \
 	"%x = tt.load %pj, %m : tensor<64x!tt.ptr<f32>>" AT(5)
 #define BLOCK_OF(op, a, b) " = arith." op " " a ", " b " : tensor<64xi32>" AT(6)
 
@@ -314,6 +352,14 @@ static void test_loops(void **state)
 	/* What stays is made once. */
 	expect_line6(TURNING("%j" BLOCK_OF("muli", "%k", "%c7"), PLAIN), 2, 0, 0);
 	expect_line6(TURNING("%j" BLOCK_OF("muli", "%k", "%ts"), PLAIN), 20, 0, 0);
+	/* What a loop within does not change, but the one around it does, is made once in each turn of
+	 * that; a loop of one turn shares nothing. */
+	expect_line6(TURNING(WITHIN("one", "%j" BLOCK_OF("muli", "%k", "%ts")), ""), 20, 0, 0);
+	expect_line6(TURNING(WITHIN("ten", "%j" BLOCK_OF("muli", "%k", "%ts")), ""), 20, 0, 0);
+	expect_line6(TURNING(WITHIN("ten", "%j" BLOCK_OF("muli", "%k", "%c7")), ""), 2, 0, 0);
+	expect_line6(
+		TURNING(WITHIN("ten", "%us = tt.splat %u : i32 -> tensor<64xi32>\n%j" BLOCK_OF("muli", "%k", "%us")), ""), 200,
+		0, 0);
 }
 
 int main(void)
@@ -323,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_contiguous),
 		cmocka_unit_test(test_strided),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_one_program_does_all),
 		cmocka_unit_test(test_far_lanes),
 		cmocka_unit_test(test_reduction_and_dot),
 		cmocka_unit_test(test_atomics_of_two_warps),

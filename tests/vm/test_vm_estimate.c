@@ -164,7 +164,7 @@ static void test_cover(void **state)
 	"%w = arith.constant dense<1024> : tensor<32x1xi32>\n" \
 	"%rw = arith.muli %r, %w : tensor<32x1xi32>\n" \
 	"%rb = tt.broadcast %rw : tensor<32x1xi32> -> tensor<32x32xi32>\n" \
-	"%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32>\n" \
+	"%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32> loc(\"k.py\":7:3)\n" \
 	"%o = arith.addi %rb, %cb : tensor<32x32xi32>\n" \
 	"%p = tt.splat %a : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>\n" \
 	"%q = tt.addptr %p, %o : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>\n" \
@@ -253,6 +253,65 @@ static void test_conversion(void **state)
 		if (c.shared_bytes != 2 * rows[i].bytes) fail_msg("%s: %lld bytes", rows[i].type, (long long)c.shared_bytes);
 		str_release(&text);
 	}
+	/* One that stands where the program only broadcasts is as dear, and a fence like any other. */
+	static const char text[] = TTGIR(BLOCKED_ROWS) "  %z = ttg.convert_layout %c : tensor<1x32xi32, #b> -> "
+												   "tensor<1x32xi32, #b> loc(\"k.py\":7:3)\n";
+	struct vm_cost without = cost_with(TTGIR(BLOCKED_ROWS), 4), with = cost_with(text, 4);
+	assert_int_equal(with.shared_bytes, 2 * 32 * 4);
+	assert_int_equal(without.shared_bytes, 0);
+	assert_true(with.path_cycles >= without.path_cycles + 100); /* a barrier, out and back */
+}
+
+/* What a reduction along lanes and warps leaves lies in many threads, each of which computes it: 32
+ * functions of 32 elements are one instruction of a warp where each thread has its own, and 32 of
+ * each of four warps where each thread holds all. */
+#define SLICED "#ttg.slice<{dim = 1, parent = #b}>"
+static void test_copies(void **state)
+{
+	static const char ttir[] = "module {\n  tt.func public @k(%a: !tt.ptr<f32>) {\n"
+							   "%i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n"
+							   "%f = arith.sitofp %i : tensor<32xi32> to tensor<32xf32>\n"
+							   "%e = math.exp %f : tensor<32xf32> loc(\"k.py\":5:3)\n"
+							   "    tt.return\n  } loc(\"k.py\":1:0)\n}\n";
+	static const char wide[] =
+		"#b = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [1, 4], "
+		"order = [1, 0]}>\n#loc = loc(\"k.py\":1:0)\nmodule {\n"
+		"  %e = math.exp %f : tensor<32xf32, " SLICED "> loc(#loc1)\n}\n"
+		"#loc1 = loc(\"k.py\":5:3)\n";
+	static const char tall[] =
+		"#b = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4], "
+		"order = [1, 0]}>\n#loc = loc(\"k.py\":1:0)\nmodule {\n"
+		"  %e = math.exp %f : tensor<32xf32, " SLICED "> loc(#loc1)\n}\n"
+		"#loc1 = loc(\"k.py\":5:3)\n";
+	int64_t unknown = cost_of(ttir, TTGIR(BLOCKED_ROWS), 4).special_instrs;
+	assert_int_equal(cost_of(ttir, tall, 4).special_instrs, unknown);
+	/* The cast is one instruction of each warp in all of them. */
+	assert_int_equal(cost_of(ttir, wide, 4).special_instrs - unknown, 4 * (32 - 1));
+}
+
+/* A product whose result is too small for the program's warps is computed by several of them: two
+ * warps have 16 x 8 each, of eight four have the same. */
+static void test_small_dot(void **state)
+{
+	static const char ttir[] = "module {\n  tt.func public @k(%a: !tt.ptr<f32>) {\n"
+							   "%x = arith.constant dense<1.0> : tensor<16x16xf16>\n"
+							   "%z = arith.constant dense<0.0> : tensor<16x16xf32>\n"
+							   "%d = tt.dot %x, %x, %z : tensor<16x16xf16> * tensor<16x16xf16> -> tensor<16x16xf32> "
+							   "loc(\"k.py\":5:3)\n"
+							   "    tt.return\n  } loc(\"k.py\":1:0)\n}\n";
+	int64_t cycles[2];
+	for (int i = 0; i < 2; i++) {
+		char *ttgir = xasprintf("#m = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [1, %d], "
+								"instrShape = [16, 8]}>\n#loc = loc(\"k.py\":1:0)\nmodule {\n"
+								"  %%d = tt.dot %%x, %%y, %%z : tensor<16x16xf16, #x> * tensor<16x16xf16, #y> -> "
+								"tensor<16x16xf32, #m> loc(#loc1)\n}\n#loc1 = loc(\"k.py\":5:3)\n",
+			i ? 8 : 2);
+		cycles[i] = cost_of(ttir, ttgir, i ? 8 : 2).tensor_cycles;
+		free(ttgir);
+	}
+	/* 8,192 flops at 0.6 of 4,096 a cycle are 3.3 cycles. */
+	assert_int_equal(cycles[0], 4);
+	assert_int_equal(cycles[1], 14);
 }
 
 /* ---- reductions ---- */
@@ -441,6 +500,9 @@ static const struct vm_cost base_cost = {
 	.path_cycles = 4096ll * 3000,
 	.path_trips = 4096,
 	.path_cycles_max = 3000,
+	.l1_cycles_max = 1 << 8,
+	.shared_bytes_max = 1 << 12,
+	.atomics_max = 1,
 	.steps = 1 << 20,
 	.steps_once = 1 << 20,
 };
@@ -466,6 +528,9 @@ static void test_monotonic(void **state)
 		{offsetof(struct vm_cost, atomic_hot), VM_LIMIT_ATOMIC},
 		{offsetof(struct vm_cost, path_cycles), VM_LIMIT_LATENCY},
 		{offsetof(struct vm_cost, path_cycles_max), VM_LIMIT_LATENCY},
+		{offsetof(struct vm_cost, l1_cycles_max), VM_LIMIT_L1},
+		{offsetof(struct vm_cost, shared_bytes_max), VM_LIMIT_SHARED},
+		{offsetof(struct vm_cost, atomics_max), VM_LIMIT_ATOMIC},
 	};
 	/* Each count of an ordinary launch is doubled 24 times, on each GPU. */
 	struct vm_binary b = vm_binary_default(4);
@@ -564,6 +629,8 @@ int main(void)
 		cmocka_unit_test(test_cover),
 		cmocka_unit_test(test_coalescing),
 		cmocka_unit_test(test_conversion),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_small_dot),
 		cmocka_unit_test(test_reduce),
 		cmocka_unit_test(test_reduce_cost),
 		cmocka_unit_test(test_async_copy),

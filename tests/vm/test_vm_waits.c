@@ -367,6 +367,13 @@ static void test_fences(void **state)
 	"tt.store %own, %s : !tt.ptr<i32>\n"
 	assert_true(count(CHASE(" {isVolatile = true}"), 1, 20).path_cycles_max > 20 * LOAD);
 	assert_true(count(CHASE(""), 1, 20).path_cycles_max < 10 * LOAD);
+	assert_true(count(CHASE(" cacheModifier = cg"), 1, 20).path_cycles_max > 20 * LOAD);
+	assert_true(count(CHASE(" cacheModifier = cv"), 1, 20).path_cycles_max > 20 * LOAD);
+	assert_true(count(CHASE(" cacheModifier = ca"), 1, 20).path_cycles_max < 10 * LOAD);
+	/* So what it asks of L2 is not what each SM asks once of a small buffer. */
+	assert_true(count(CHASE(" {isVolatile = true}"), 1, 1000).l2_sectors >= 1000);
+	assert_true(count(CHASE(" cacheModifier = cg"), 1, 1000).l2_sectors >= 1000);
+	assert_true(count(CHASE(""), 1, 1000).l2_sectors < 200);
 }
 
 int main(void)

@@ -150,6 +150,9 @@ struct vm_program {
 		bool has_acquire;             /* some atomic's result is used, so that it can order anything */
 	} plan;
 };
+/* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is
+ * used, so that all threads of the program wait for it; unseen: an atomic whose result nobody uses;
+ * uncached: a load that passes L1 by. */
 enum {
 	ORDER_ACQUIRE = 1,
 	ORDER_RELEASE = 2,
@@ -157,9 +160,9 @@ enum {
 	ORDER_VOLATILE = 8,
 	ORDER_MEETS = 16,
 	ORDER_UNSEEN = 32,
-	ORDER_SYSTEM = 64
-}; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
-	  all threads of the program wait for it; unseen: an atomic whose result nobody uses */
+	ORDER_SYSTEM = 64,
+	ORDER_UNCACHED = 128
+};
 
 enum {
 	ASM_WAITS = 1,

@@ -61,6 +61,11 @@ int lower_load(struct lowerer *lo, const struct ttir_op *op, const struct lower_
 		in->imm[3] = ORDER_VOLATILE | ORDER_ACQUIRE;
 		lo->p->has_atomics = true;
 	}
+	/* What it says of L1 is no matter of values, but of what it costs. */
+	const struct ttir_attr *cache = lower_attr(op, "cacheModifier");
+	bool is_beyond = cache && cache->text.len == 2 &&
+		(!memcmp(cache->text.data, "cg", 2) || !memcmp(cache->text.data, "cv", 2));
+	if (is_beyond) in->imm[3] |= ORDER_UNCACHED;
 	return 0;
 }
 

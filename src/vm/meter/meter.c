@@ -66,6 +66,7 @@ void vm_cost_program_begin(struct vm_ctx *c)
 	struct vm_meter *m = c->meter;
 	memset(m->ready, 0, (size_t)c->program->nvalues * sizeof *m->ready);
 	m->clock = m->fence = (struct when){0, 0};
+	m->own = (struct meter_own){0};
 	m->jumps = 0;
 	m->has_stored = false;
 	m->program++;
@@ -78,6 +79,12 @@ void vm_cost_program_end(struct vm_ctx *c)
 	m->path_cycles += cycles;
 	m->path_trips += llround(fmin(m->clock.trips, 1e15));
 	m->path_max = MAX(m->path_max, cycles);
+	const struct meter_own *own = &m->own;
+	double l1 = vm_cost_l1_cycles(
+		(double)own->load_lines, (double)own->missed_lines, (double)own->store_lines, (double)own->l2_sectors);
+	m->l1_max = MAX(m->l1_max, llround(l1));
+	m->shared_max = MAX(m->shared_max, own->shared_bytes);
+	m->atomics_max = MAX(m->atomics_max, own->atomics);
 }
 
 static struct when later(struct when a, struct when b) { return a.at >= b.at ? a : b; }
@@ -119,6 +126,12 @@ struct work {
 };
 
 static int64_t elements_of(const struct vm_ctx *c, int value) { return MAX(c->program->values[value].count, 1); }
+
+/* Of n elements: how many a thread computes. */
+static double each_of(const struct vm_ctx *c, const struct cost_plan *plan, double n)
+{
+	return fmax(ceil(n / (32.0 * c->meter->plans->warps)), (double)plan->held);
+}
 
 /* Without a layout: threads hold four neighbours, beside the axis where there are any. */
 static struct cost_reduce reduce_guess(double n, double len, double inner, double threads)
@@ -187,20 +200,20 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 		/* Every thread reads the rows and columns of its elements. */
 		w->shared += plan->operand_turns * SHARED_CYCLE_BYTES;
 		w->latency += (double)plan->operand_turns;
-		w->fma = flops / 64 / warps * (size == 8 ? 2 : 1);
+		w->fma = flops * plan->copies / 64 / warps * (size == 8 ? 2 : 1);
 		w->f64 = size == 8 ? w->fma / 2 : 0;
 		w->other = w->fma / 4;
 		w->latency += ALU_CYCLES;
 		return;
 	}
 	/* Tensor cores have fp64 at twice the rate of its pipes, where they have it. */
-	if (size == 8) w->f64 = flops / 128 / warps;
+	if (size == 8) w->f64 = flops * plan->copies / 128 / warps;
 	double rate = TENSOR_FLOPS_PER_CYCLE * 2.0 / (double)size * (plan->mma_version >= 3 ? 1 : 0.6),
-		   cycles = flops * parts / rate;
+		   cycles = flops * plan->copies * parts / rate;
 	cost->tensor_cycles += (int64_t)ceil(cycles);
 	/* mma: operands come from shared memory through registers, 16 x 8 x 16 at a time; wgmma reads
 	 * them itself. A warp has one quarter of the tensor cores. */
-	if (plan->mma_version < 3) w->other = flops / 4096 * size / 2 / warps * 2;
+	if (plan->mma_version < 3) w->other = flops * plan->copies / 4096 * (double)size / 2 / warps * 2;
 	w->latency += DOT_CYCLES + cycles * fmax(4 / warps, 1);
 	w->is_fence = plan->mma_version >= 3;
 }
@@ -285,7 +298,7 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 		w->f64 = plan->is_f64 ? w->fma / 2 : 0;
 		return;
 	}
-	double n = (double)elements_of(c, value), each = ceil(n / (32.0 * c->meter->plans->warps));
+	double n = (double)elements_of(c, value), each = each_of(c, plan, n);
 	w->fma = plan->fma * each;
 	w->f64 = plan->is_f64 ? w->fma / 2 : 0;
 	w->alu = plan->alu * each;
@@ -300,7 +313,7 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 static void elements_work(struct vm_ctx *c, const struct vm_instr *in, const struct cost_region *all, struct work *w)
 {
 	double n = (double)(in->ndst ? elements_of(c, vm_dst(c, in, 0)) : 1);
-	double warps = c->meter->plans->warps, each = ceil(n / (32.0 * warps));
+	double each = each_of(c, vm_cost_plan(c, in), n);
 	w->fma = all->fma / n * each;
 	w->alu = all->alu / n * each;
 	w->special = all->special / n * each;
@@ -414,6 +427,17 @@ static void add_instrs(struct vm_ctx *c, const struct vm_instr *in, const struct
 	cost->special_instrs += (int64_t)ceil(w->special) * warps;
 	cost->other_instrs += (int64_t)ceil(w->other * warps);
 	cost->shared_bytes += w->shared;
+	c->meter->own.shared_bytes += w->shared;
+}
+
+/* A turn of an outer loop is over: what it changes and loops within it do not is made anew in the
+ * next one. */
+static void outer_turn(struct vm_ctx *c, const struct vm_instr *jump)
+{
+	const struct cost_plan *plans = c->meter->plans->plans;
+	for (int i = jump->target; &c->program->instrs[i] < jump; i++)
+		if (plans[i].is_hoisted && plans[i].made_anew >= jump->target)
+			c->meter->ready[vm_dst(c, &c->program->instrs[i], 0)] = (struct when){0, 0};
 }
 
 /* What an instruction is for a warp: instructions by pipe, bytes of shared memory, cycles until its
@@ -433,6 +457,7 @@ static struct work work_of(struct vm_ctx *c, const struct vm_instr *in, const st
 	case PLAN_JUMP:
 		w.other = 2;
 		if (++m->jumps % UNROLL == 0) w.is_fence = true;
+		if (plan->makes_anew) outer_turn(c, in);
 		break;
 	case PLAN_ASM: {
 		double n = (double)elements_of(c, vm_dst(c, in, 0));
@@ -502,7 +527,7 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	m->region = (struct cost_region){0};
 	if (plan->kind == PLAN_FREE || plan->kind == PLAN_MOVE) {
 		names_follow(c, in, plan->kind == PLAN_MOVE);
-		return;
+		if (!plan->convert_bytes) return;
 	}
 	/* The busiest of the issue slots, the integer pipe at half and the special one at an eighth
 	 * of their rate. */
@@ -519,6 +544,14 @@ void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to)
 	to->path_trips += m->path_trips;
 	to->path_cycles_max = MAX(to->path_cycles_max, m->path_max);
 	to->atomic_hot = MAX(to->atomic_hot, m->plans->atomic_hot);
+	vm_meter_gather_most(m, to);
+}
+
+void vm_meter_gather_most(const struct vm_meter *m, struct vm_cost *to)
+{
+	to->l1_cycles_max = MAX(to->l1_cycles_max, m->l1_max);
+	to->shared_bytes_max = MAX(to->shared_bytes_max, m->shared_max);
+	to->atomics_max = MAX(to->atomics_max, m->atomics_max);
 }
 
 /* A buffer that is read again and again but fits in half of an L1 (weights, tables,

@@ -51,6 +51,8 @@ struct cost_plan {
 	bool is_open_sleep; /* inline assembly that sleeps as long as an operand says */
 	double wait;        /* cycles that inline assembly waits for each element */
 	bool is_hoisted;    /* made once, before the loop */
+	int made_anew;      /* of what is: where the innermost loop begins whose turns change it; -1: none */
+	bool makes_anew;    /* of a jump: the end of a loop that such values lie in */
 	bool is_folded;     /* index arithmetic that becomes a step of an address */
 	bool is_async;
 	bool is_bulk;         /* as a cost_site's */
@@ -59,10 +61,12 @@ struct cost_plan {
 	int joined;      /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
 	bool is_metered; /* of a function over elements or pairs: what runs of it is counted */
 	int mma_version; /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
+	double copies;   /* of a dot: how many threads compute each element, 1 where each its own */
 	int64_t operand_turns;            /* of a dot on the fp32 pipes: of shared memory, to read its operands */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;            /* changes of layout that belong to it */
 	uint64_t threads;                 /* of an access: which thread has which lane, as a hash; 0: not known */
+	int64_t held;                     /* element-wise: elements that a thread holds, copies among them; 0: its share */
 	const struct cost_lanes *lanes;   /* NULL: neighbours */
 	const struct cost_reduce *reduce; /* NULL: layout not known */
 };
@@ -91,6 +95,15 @@ struct cost_region { /* instructions of elements or pairs */
 	double f64;  /* of those, products of fp64: each is two of fma */
 	double wait; /* cycles */
 };
+/* What a program asks of its SM, or the most that one of several did. */
+struct meter_own {
+	int64_t load_lines;
+	int64_t missed_lines;
+	int64_t store_lines;
+	int64_t l2_sectors;
+	int64_t shared_bytes;
+	int64_t atomics;
+};
 struct when {
 	double at;    /* cycle */
 	double trips; /* loads from L2 or beyond among the instructions that led there */
@@ -113,6 +126,10 @@ struct vm_meter {
 	int64_t path_cycles;
 	int64_t path_trips;
 	int64_t path_max;
+	struct meter_own own; /* of the running program */
+	int64_t l1_max;       /* cycles, as vm_cost.l1_cycles_max */
+	int64_t shared_max;
+	int64_t atomics_max;
 	struct cost_region region; /* of the function that runs */
 	uint32_t *runs;            /* (ninstrs): how often its lane ran each; NULL: lanes go one way together */
 	uint32_t *most;            /* likewise: of the lanes so far */
@@ -184,6 +201,8 @@ void vm_cost_atomic(
 void vm_cost_banks(struct vm_ctx *c, const int64_t *bytes, int n, size_t size);
 /* Adds what only the whole launch shows: contention and paths of one thread's meter. */
 void vm_meter_gather(const struct vm_meter *m, struct vm_cost *to);
+/* Adds to `to` the most that one program of this meter asked of its SM. */
+void vm_meter_gather_most(const struct vm_meter *m, struct vm_cost *to);
 /* L2 traffic. l2_loads: sectors by buffer index; footprint: bytes read of each buffer index. */
 void vm_cost_l2(const int64_t *l2_loads, uint64_t index_max, const int64_t *footprint, struct vm_cost *to);
 

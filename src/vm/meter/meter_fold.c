@@ -1,8 +1,9 @@
-/* What the compiler takes out of loops. A value that no turn changes is made once, before the loop.
- * An index that is such a value plus one that is the same for all elements is an address that the
- * loop steps along: what adds the two together turn by turn becomes one step of the address or an
- * offset in the load itself, and costs a warp what uniform arithmetic does. That holds where
- * nothing but addresses is made of it: a comparison or a conversion needs the value itself. */
+/* What the compiler takes out of loops. A value that no turn changes is made once, before the loop;
+ * where that loop lies in another one which does change it, once in each turn of that. An index
+ * that is such a value plus one that is the same for all elements is an address that the loop steps
+ * along: what adds the two together turn by turn becomes one step of the address or an offset in
+ * the load itself, and costs a warp what uniform arithmetic does. That holds where nothing but
+ * addresses is made of it: a comparison or a conversion needs the value itself. */
 #include "base/base.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
@@ -17,8 +18,9 @@ struct folding {
 	int *made;       /* (nvalues): the instruction that makes it; -1: arguments and constants */
 	int *moved;      /* (nvalues): the last move into it; -1: none */
 	int *loop;       /* (ninstrs): where the innermost loop around it begins; -1: none */
+	int *around;     /* (ninstrs): of where a loop begins, where the next one around it does; -1: none */
 	bool *is_same;   /* (nvalues): a constant that is the same for all elements */
-	bool *is_fixed;  /* (ninstrs): no turn of that loop changes what it makes */
+	int *fixed;      /* (ninstrs): where the outermost loop begins of which no turn changes what it makes; -1: none */
 	bool *is_folded; /* (ninstrs) */
 };
 
@@ -28,7 +30,12 @@ static void loops_find(struct folding *f)
 	int *open = xcalloc((size_t)f->p->ninstrs + 1, sizeof *open), n = 0;
 	for (int i = f->p->ninstrs - 1; i >= 0; i--) {
 		const struct vm_instr *in = &f->p->instrs[i];
-		if (in->op == OP_JUMP && in->target >= 0 && in->target <= i) open[n++] = in->target;
+		bool is_turn = in->op == OP_JUMP && in->target >= 0 && in->target <= i;
+		/* Two ways back to one place are one loop. */
+		if (is_turn && (!n || open[n - 1] != in->target)) {
+			f->around[in->target] = n ? open[n - 1] : -1;
+			open[n++] = in->target;
+		}
 		f->loop[i] = n ? open[n - 1] : -1;
 		while (n && open[n - 1] >= i) n--;
 	}
@@ -49,7 +56,7 @@ static bool is_fixed(const struct folding *f, int value, int loop)
 {
 	int made = f->made[value];
 	if (f->moved[value] >= loop) return false;
-	return made < loop || (f->is_fixed[made] && f->loop[made] == loop);
+	return made < loop || (f->fixed[made] >= 0 && f->fixed[made] <= loop);
 }
 
 /* What a value is for that loop. */
@@ -66,17 +73,23 @@ static enum part part_of(const struct folding *f, int value, int loop)
 	return by && f->is_folded[f->made[value]] && f->loop[f->made[value]] == loop ? PART_SUM : PART_ANY;
 }
 
-/* Made of nothing that a turn changes, by an operation that asks nobody else. */
-static bool stays(const struct folding *f, int i)
+/* The outermost loop of whose turns none changes what it makes, by an operation that asks nobody
+ * else; -1: none. */
+static int stays(const struct folding *f, int i)
 {
 	const struct vm_instr *in = &f->p->instrs[i];
 	bool is_pure = in->op == OP_MAP || in->op == OP_SELECT || in->op == OP_DIVIDE || in->op == OP_SPLAT ||
 		in->op == OP_BROADCAST || in->op == OP_RESHAPE || in->op == OP_TRANS || in->op == OP_BITCAST ||
 		in->op == OP_RANGE;
-	if (f->loop[i] < 0 || !is_pure || in->ndst != 1) return false;
-	for (int s = 0; s < in->nsrc; s++)
-		if (!is_fixed(f, src_id(f->p, in, s), f->loop[i])) return false;
-	return true;
+	int fixed = -1;
+	if (!is_pure || in->ndst != 1) return -1;
+	/* From the innermost loop outwards, as long as no operand changes. */
+	for (int loop = f->loop[i]; loop >= 0; loop = f->around[loop]) {
+		for (int s = 0; s < in->nsrc; s++)
+			if (!is_fixed(f, src_id(f->p, in, s), loop)) return fixed;
+		fixed = loop;
+	}
+	return fixed;
 }
 
 static bool widens(const struct vm_instr *in)
@@ -112,6 +125,16 @@ static void needs_find(const struct folding *f, bool *is_needed)
 	}
 }
 
+/* Ends of loops behind whose turns something within is made anew. */
+static void made_anew_find(struct vm_cost_plans *plans)
+{
+	const struct vm_program *p = plans->program;
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int k = p->instrs[i].op == OP_JUMP ? MAX(p->instrs[i].target, 0) : i; k < i; k++)
+			plans->plans[i].makes_anew |= plans->plans[k].is_hoisted &&
+				plans->plans[k].made_anew >= p->instrs[i].target;
+}
+
 void vm_cost_folds(struct vm_cost_plans *plans)
 {
 	const struct vm_program *p = plans->program;
@@ -120,8 +143,9 @@ void vm_cost_folds(struct vm_cost_plans *plans)
 		.made = xcalloc(values, sizeof *f.made),
 		.moved = xcalloc(values, sizeof *f.moved),
 		.loop = xcalloc(instrs, sizeof *f.loop),
+		.around = xcalloc(instrs, sizeof *f.around),
 		.is_same = xcalloc(values, sizeof *f.is_same),
-		.is_fixed = xcalloc(instrs, sizeof *f.is_fixed),
+		.fixed = xcalloc(instrs, sizeof *f.fixed),
 		.is_folded = xcalloc(instrs, sizeof *f.is_folded)};
 	bool *is_needed = xcalloc(values, sizeof *is_needed);
 	loops_find(&f);
@@ -130,10 +154,12 @@ void vm_cost_folds(struct vm_cost_plans *plans)
 	/* Forwards what could be folded; a value that is needed is made, from what
 	 * was folded before it. */
 	for (int i = 0; i < p->ninstrs; i++) {
-		f.is_fixed[i] = stays(&f, i);
-		f.is_folded[i] = !f.is_fixed[i] && folds(&f, i);
-		plans->plans[i].is_hoisted = f.is_fixed[i];
+		f.fixed[i] = stays(&f, i);
+		f.is_folded[i] = f.fixed[i] < 0 && folds(&f, i);
+		plans->plans[i].is_hoisted = f.fixed[i] >= 0;
+		plans->plans[i].made_anew = f.fixed[i] >= 0 ? f.around[f.fixed[i]] : -1;
 	}
+	made_anew_find(plans);
 	needs_find(&f, is_needed);
 	for (int i = 0; i < p->ninstrs; i++)
 		if (f.is_folded[i]) plans->plans[i].is_folded = !is_needed[p->ids[p->instrs[i].dst]];
@@ -142,6 +168,7 @@ void vm_cost_folds(struct vm_cost_plans *plans)
 	free(f.moved);
 	free(f.loop);
 	free(f.is_same);
-	free(f.is_fixed);
+	free(f.around);
+	free(f.fixed);
 	free(f.is_folded);
 }

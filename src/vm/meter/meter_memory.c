@@ -76,6 +76,7 @@ struct access {
 	size_t size;            /* of an element, in bytes */
 	bool is_store;
 	bool is_cached; /* L1 may keep it */
+	bool is_beyond; /* it looks beyond L1, whatever is there */
 	struct vm_cost *cost;
 };
 
@@ -86,10 +87,13 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 	bool missed = false;
 	if (!t->count) return false;
 	a->cost->requests += copies;
+	/* What the launch's line counts, its program counts by itself, too. */
 	*(a->is_store ? &a->cost->store_lines : &a->cost->load_lines) += (int64_t)copies * t->lines;
+	*(a->is_store ? &m->own.store_lines : &m->own.load_lines) += (int64_t)copies * t->lines;
 	if (a->is_store) {
 		a->cost->store_sectors += t->count;
 		a->cost->l2_sectors += t->count;
+		m->own.l2_sectors += t->count;
 		return false;
 	}
 	a->cost->load_sectors += (int64_t)copies * t->count;
@@ -100,10 +104,12 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 		missed = true;
 		touch(&from_l2, t->sector[i]);
 		a->cost->l2_sectors++;
+		m->own.l2_sectors++;
 		uint64_t index = (uint64_t)t->sector[i] * SECTOR_BYTES >> TAPE_ADDRESS_SHIFT;
-		if (index <= m->plans->memory->index_max) m->l2_loads[index]++;
+		if (index <= m->plans->memory->index_max && !a->is_beyond) m->l2_loads[index]++;
 	}
 	a->cost->missed_lines += from_l2.lines;
+	m->own.missed_lines += from_l2.lines;
 	return missed;
 }
 
@@ -233,10 +239,10 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 {
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct vm_meter *m = c->meter;
-	/* A volatile load looks beyond L1, whatever is there. */
-	bool is_volatile = in->op == OP_LOAD && (in->imm[3] & ORDER_VOLATILE);
-	bool is_cached = !plan->is_async && plan->kind != PLAN_ATOMIC && !is_volatile;
-	struct access a = {address, mask, n, size, is_store, is_cached, vm_cost_row(c, in)};
+	/* Volatile loads and atomics are L2's, and so are loads that say so. */
+	bool is_beyond = plan->kind == PLAN_ATOMIC ||
+		(in->op == OP_LOAD && (in->imm[3] & (ORDER_VOLATILE | ORDER_UNCACHED)));
+	struct access a = {address, mask, n, size, is_store, !plan->is_async && !is_beyond, is_beyond, vm_cost_row(c, in)};
 	int64_t before = a.cost->requests, active = 0;
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
@@ -287,7 +293,9 @@ void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
 				 granule = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
 		int before = warp.count;
+		/* Each lane's counts; on one place they go one after another. */
 		vm_cost_row(c, in)->atomics++;
+		c->meter->own.atomics++;
 		touch(&warp, address[i] / SECTOR_BYTES);
 		if (warp.count == before) continue; /* one operation of the L2 for a warp's neighbours */
 		if (!buffer_of(c->memory, address[i])) continue;

@@ -10,6 +10,7 @@
 #include "vm/core/state.h"
 #include "vm/map/map.h"
 #include "vm/ptx/ptx.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define L1_BYTES_DEFAULT ((int64_t)32 << 10)
@@ -308,6 +309,11 @@ static void dot_plan(struct vm_cost_plans *plans, const struct vm_instr *in, str
 	if (layout) plan->mma_version = layout->mma_version;
 	else if (in->elem == ELEM_F64 || (in->elem == ELEM_F32 && in->special == 0)) plan->mma_version = 0;
 	else plan->mma_version = in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
+	/* A result of fewer elements than the program's warps hold is computed by several of them. */
+	struct cost_lanes lanes;
+	plan->copies = 1;
+	if (layout && cost_lanes_of(layout, d->ndim, d->shape, 4, plans->warps, &lanes))
+		plan->copies = fmax(ldexp(32.0 * plans->warps, lanes.nreg) / (double)d->count, 1);
 	if (!plan->mma_version)
 		plan->operand_turns = cost_dot_turns(
 			site, layout, d->ndim, d->shape, in->imm[3], (int)elem_bytes((enum elem)in->elem), plans->warps);
@@ -328,6 +334,23 @@ static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 	if (cost_reduce_of(&plans->layouts->layouts[site->layout], info->ndim, info->shape, axis, plans->warps, reduce))
 		plan->reduce = reduce;
 	plan->is_within_warps |= plan->reduce && reduce->warps_along == 1 && plans->warps > 1;
+}
+
+/* Of an element-wise operation on a block that is a slice of another: how many elements a thread
+ * has. Lanes and warps along the axis that is gone hold the same ones, and each computes them. */
+static void held_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
+{
+	const struct vm_value_info *info = in->ndst ? &plans->program->values[plans->program->ids[in->dst]] : NULL;
+	const struct vm_source *at = &plans->program->locs[in->loc];
+	struct cost_lanes lanes;
+	if (!info || info->ndim < 1 || info->ndim > LAYOUT_DIMS) return;
+	const struct cost_site *site = cost_site_find(
+		plans->layouts, COST_SITE_MAP, at->line, at->column, info->ndim, info->shape);
+	if (!site || site->layout < 0 || site->ndim != info->ndim ||
+		memcmp(site->shape, info->shape, (size_t)info->ndim * sizeof *info->shape))
+		return;
+	if (cost_lanes_of(&plans->layouts->layouts[site->layout], info->ndim, info->shape, 4, plans->warps, &lanes))
+		plan->held = (int64_t)1 << lanes.nreg;
 }
 
 /* An element's share of inline assembly: its instructions, each on its own
@@ -369,10 +392,24 @@ static bool is_heavy_region(const struct vm_program *p, const struct vm_instr *i
 	return !in->kernel && (is_odd || n > REGION_FEW);
 }
 
+/* Whom a change of layout belongs to: the last instruction at its place that costs something, or
+ * the last one there (an expand_dims of a row, a trans for a product). -1: none. */
+static int converts_at(const struct vm_cost_plans *plans, const struct cost_site *site)
+{
+	const struct vm_program *p = plans->program;
+	int free_one = -1;
+	for (int i = p->ninstrs - 1; i >= 0; i--) {
+		const struct vm_source *at = &p->locs[p->instrs[i].loc];
+		if (at->line != site->line || at->column != site->column) continue;
+		if (plans->plans[i].kind != PLAN_FREE) return i;
+		if (free_one < 0) free_one = i;
+	}
+	return free_one;
+}
+
 static void add_conversions(struct vm_cost_plans *plans)
 {
 	const struct vm_layouts *l = plans->layouts;
-	const struct vm_program *p = plans->program;
 	for (int s = 0; l && s < l->nsites; s++) {
 		const struct cost_site *site = &l->sites[s];
 		if (site->kind != COST_SITE_CONVERT) continue;
@@ -380,12 +417,8 @@ static void add_conversions(struct vm_cost_plans *plans)
 										   : MAX(site->elem_bits / 8, 1); /* counted twice, in and out */
 		for (int d = 0; d < site->ndim; d++)
 			bytes = MIN(bytes * MAX(site->shape[d], 1), CONVERT_BYTES_MAX); /* the text may claim any shape */
-		for (int i = p->ninstrs - 1; i >= 0; i--) {
-			const struct vm_source *at = &p->locs[p->instrs[i].loc];
-			if (at->line != site->line || at->column != site->column || plans->plans[i].kind == PLAN_FREE) continue;
-			plans->plans[i].convert_bytes += bytes;
-			break;
-		}
+		int i = converts_at(plans, site);
+		if (i >= 0) plans->plans[i].convert_bytes += bytes;
 	}
 }
 
@@ -415,6 +448,7 @@ struct vm_cost_plans *vm_cost_plans_create(
 		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
 		if (plan->kind == PLAN_ASM) asm_cost(in, plans->warps, plan);
 		if (plan->kind == PLAN_REGION) plan->is_metered = true;
+		if (plan->kind == PLAN_MAP || plan->kind == PLAN_ASM || plan->kind == PLAN_REGION) held_plan(plans, in, plan);
 		if ((in->op == OP_REDUCE || in->op == OP_SCAN) && is_heavy_region(p, in)) plan->is_metered = true;
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)
 			memory_plan(plans, in, plan);
