@@ -70,7 +70,7 @@ struct vm_cost {
 	int64_t l2_sectors;     /* of the sectors, those that an SM's L1 does not hold */
 	int64_t shared_bytes;   /* through shared memory: changes of layout, operands of tl.dot, reductions */
 	int64_t tensor_cycles;  /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
-	int64_t atomic_hot;     /* warps' atomics on the 32 bytes that have most of them */
+	int64_t atomic_hot;     /* operations of L2 for atomics on the 32 bytes that have most: one a warp or more */
 	int64_t steps;          /* vm instructions that ran */
 	int64_t steps_once;     /* that would have, if every program ran each of its kernel's once: tells of loops */
 	int64_t path_cycles;    /* of all programs together: dependent instructions one after another */

@@ -176,19 +176,75 @@ static void test_reduction_and_dot(void **state)
 	vm_report_release(&r);
 }
 
+#define ATOMICS(type, name, pointers) \
+	RANGE "%bt = tt.bitcast %b : !tt.ptr<f32> -> !tt.ptr<" type ">\n%s = tt.splat %bt : !tt.ptr<" type \
+		  "> -> tensor<64x!tt.ptr<" type ">>\n%j = arith.constant dense<3> : tensor<64xi32>\n" \
+		  "%k = arith.andi %i, %j : tensor<64xi32>\n%apart = tt.addptr %s, %k : tensor<64x!tt.ptr<" type \
+		  ">>, tensor<64xi32>\n%all = tt.addptr %s, %i : tensor<64x!tt.ptr<" type ">>, tensor<64xi32>\n" \
+		  "%one = arith.constant dense<1" name "> : tensor<64x" type ">\n" \
+		  "%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n" \
+		  "%o = tt.atomic_rmw " pointers ", %one, %m : (tensor<64x!tt.ptr<" type ">>, tensor<64x" type \
+		  ">, tensor<64xi1>) -> tensor<64x" type ">" AT(5)
+
 /* What the lanes of a warp do to 32 bytes reaches them as one operation, what another warp does as
- * one more: two warps at one place are two. */
+ * one more: two warps at one place are two. Where lanes meet they are more: floats on an
+ * address are 0.35 of an operation each; integers and doubles are 0.075 and 0.116 each,
+ * wherever the others of their warp are; rounded up for each warp. Integers that all are on one
+ * address are made one. */
 static void test_atomics_of_two_warps(void **state)
 {
-	struct vm_report r;
-	run(RANGE "%p = tt.splat %b : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n"
-			  "%one = arith.constant dense<1.0> : tensor<64xf32>\n%m = arith.cmpi slt, %i, %ns : tensor<64xi32>\n"
-			  "%o = tt.atomic_rmw fadd, acq_rel, gpu, %p, %one, %m : (tensor<64x!tt.ptr<f32>>, tensor<64xf32>, "
-			  "tensor<64xi1>) -> tensor<64xf32>" AT(5),
-		64, 1, false, &r);
-	assert_int_equal(line_cost(&r, 5)->atomics, 64);
-	assert_int_equal(r.cost.atomic_hot, 2);
-	vm_report_release(&r);
+	static const struct {
+		const char *text;
+		int64_t hot;
+	} cases[] = {
+		{ATOMICS("f32", ".0", "fadd, acq_rel, gpu, %s"), 2 * 12},    /* 32 on an address: 11.2 */
+		{ATOMICS("f32", ".0", "fadd, acq_rel, gpu, %apart"), 2 * 3}, /* 8 on each of four: 2.8 */
+		{ATOMICS("f32", ".0", "fadd, acq_rel, gpu, %all"), 1},       /* neighbours */
+		{ATOMICS("i32", "", "add, acq_rel, gpu, %s"), 2 * 1},        /* made one */
+		{ATOMICS("i32", "", "add, acq_rel, gpu, %apart"), 2 * 3},    /* 32 of a warp: 2.4 */
+		{ATOMICS("i32", "", "add, acq_rel, gpu, %all"), 1},          /* neighbours */
+		{ATOMICS("f64", ".0", "fadd, acq_rel, gpu, %s"), 2 * 12},    /* 32 on an address: 11.2 */
+		{ATOMICS("f64", ".0", "fadd, acq_rel, gpu, %apart"), 2 * 4}, /* 32 of a warp: 3.7 */
+	};
+	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+		struct vm_report r;
+		run(cases[k].text, 64, 1, false, &r);
+		assert_int_equal(line_cost(&r, 5)->atomics, 64);
+		if (r.cost.atomic_hot != cases[k].hot)
+			fail_msg("case %zu: %lld operations, not %lld", k, (long long)r.cost.atomic_hot, (long long)cases[k].hot);
+		vm_report_release(&r);
+	}
+}
+
+/* A thread holds neighbours: of 512 lanes over 64 threads four floats, which are one operation of
+ * its lane, so that a warp's lanes are on each fourth element; four integers, which are one each.
+ * Modulo 32 elements four lanes are on each of eight places. */
+static void test_atomics_of_threads(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t hot;
+	} cases[] = {
+#define HELD(type, name, op) \
+	"%i = tt.make_range {end = 512 : i32, start = 0 : i32} : tensor<512xi32>\n" \
+	"%bt = tt.bitcast %b : !tt.ptr<f32> -> !tt.ptr<" type ">\n%s = tt.splat %bt : !tt.ptr<" type \
+	"> -> tensor<512x!tt.ptr<" type ">>\n%j = arith.constant dense<31> : tensor<512xi32>\n" \
+	"%k = arith.andi %i, %j : tensor<512xi32>\n%p = tt.addptr %s, %k : tensor<512x!tt.ptr<" type \
+	">>, tensor<512xi32>\n%one = arith.constant dense<1" name "> : tensor<512x" type ">\n" \
+	"%t = arith.constant dense<true> : tensor<512xi1>\n" \
+	"%o = tt.atomic_rmw " op ", acq_rel, gpu, %p, %one, %t : (tensor<512x!tt.ptr<" type ">>, tensor<512x" type \
+	">, tensor<512xi1>) -> tensor<512x" type ">" AT(5)
+		{HELD("f32", ".0", "fadd"), 4 * 2},  /* four groups of 128, each one operation of 32 lanes: 1.4 */
+		{HELD("i32", "", "add"), 4 * 4 * 3}, /* four in each group, all of them in each granule: 2.4 */
+	};
+	/* The hottest granule of a whole launch. */
+	for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+		struct vm_report r;
+		run(cases[k].text, 64, 1, false, &r);
+		if (r.cost.atomic_hot != cases[k].hot)
+			fail_msg("case %zu: %lld operations, not %lld", k, (long long)r.cost.atomic_hot, (long long)cases[k].hot);
+		vm_report_release(&r);
+	}
 }
 
 /* A call into a library is charged to the line of the kernel's file that made it. */
@@ -373,6 +429,7 @@ int main(void)
 		cmocka_unit_test(test_far_lanes),
 		cmocka_unit_test(test_reduction_and_dot),
 		cmocka_unit_test(test_atomics_of_two_warps),
+		cmocka_unit_test(test_atomics_of_threads),
 		cmocka_unit_test(test_library_line),
 		cmocka_unit_test(test_contraction),
 		cmocka_unit_test(test_nothing_is_free),

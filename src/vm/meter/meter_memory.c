@@ -7,6 +7,7 @@
 #include "tape/tape.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define SECTOR_BYTES 32
@@ -281,31 +282,97 @@ void vm_cost_banks(struct vm_ctx *c, const int64_t *bytes, int n, size_t size)
 	c->meter->bank_turns += most;
 }
 
-/* Called on one thread: a launch with atomics runs its programs in order. */
-void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n)
+/* ---- atomics ---- */
+
+/* Of the time that an operation of L2 takes for a warp's neighbours in 32 bytes (5 ns, cost_gpu.c),
+ * as an H200 took them where lanes meet (docs/cost-model.md): each lane on one address, and each of
+ * the warp where lanes are operations by themselves. */
+#define SAME_ADDRESS_SHARE 0.35
+#define LANE_SHARE 0.075
+#define LANE_SHARE_DOUBLE 0.116
+
+struct warp_atomics {
+	int64_t address[LANES]; /* (count) of lanes that take part */
+	int count;
+	bool is_apart;  /* integers and doubles: where lanes meet, each is an operation by itself */
+	bool is_joined; /* integers: lanes on one address do not wait for each other */
+	bool is_double;
+};
+
+/* Operations of L2, one behind the other, that a warp's lanes are in the 32
+ * bytes of one of them. */
+static uint32_t warp_turns(const struct warp_atomics *w, int64_t address)
 {
-	struct vm_cost_plans *plans = c->meter->plans;
-	struct touched warp;
-	touched_begin(&warp);
-	for (int64_t i = 0; i < n; i++) {
-		if (i % LANES == 0) warp.count = 0;
-		if (mask && !mask[i]) continue;
-		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
-				 granule = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
-		int before = warp.count;
-		/* Each lane's counts; on one place they go one after another. */
-		vm_cost_row(c, in)->atomics++;
-		c->meter->own.atomics++;
-		touch(&warp, address[i] / SECTOR_BYTES);
-		if (warp.count == before) continue; /* one operation of the L2 for a warp's neighbours */
-		if (!buffer_of(c->memory, address[i])) continue;
+	int most = 1;
+	for (int i = 0; i < w->count; i++) {
+		if (w->address[i] / SECTOR_BYTES != address / SECTOR_BYTES) continue;
+		int same = 0;
+		for (int k = 0; k < w->count; k++) same += w->address[k] == w->address[i];
+		most = MAX(most, same);
+	}
+	/* Integers on one address are made one before they leave the SM. */
+	if (most == 1 || (w->is_joined && most == w->count)) return 1;
+	double same = w->is_joined ? 1 : SAME_ADDRESS_SHARE * most,
+		   apart = w->is_apart ? w->count * (w->is_double ? LANE_SHARE_DOUBLE : LANE_SHARE) : 1;
+	return (uint32_t)ceil(fmax(same, apart));
+}
+
+/* One warp's: each granule that it touches has so many more. */
+static void warp_count(struct vm_cost_plans *plans, const struct vm_memory *memory, const struct warp_atomics *w)
+{
+	struct touched granules;
+	touched_begin(&granules);
+	for (int i = 0; i < w->count; i++) {
+		uint64_t index = (uint64_t)w->address[i] >> TAPE_ADDRESS_SHIFT,
+				 granule = ((uint64_t)w->address[i] & ADDRESS_MASK) / SECTOR_BYTES;
+		int before = granules.count;
+		touch(&granules, w->address[i] / SECTOR_BYTES);
+		if (granules.count == before || !buffer_of(memory, w->address[i])) continue;
 		if (!plans->atomics[index])
 			plans->atomics[index] = xcalloc(
 				(size_t)plans->memory->by_index[index]->bytes / SECTOR_BYTES + 1, sizeof **plans->atomics);
-		uint32_t *count = &plans->atomics[index][granule];
-		if (*count < UINT32_MAX) ++*count;
-		plans->atomic_hits[index]++;
+		uint32_t *count = &plans->atomics[index][granule], turns = warp_turns(w, w->address[i]);
+		*count = *count > UINT32_MAX - turns ? UINT32_MAX : *count + turns;
+		plans->atomic_hits[index] += turns;
 		plans->atomic_hottest[index] = MAX(plans->atomic_hottest[index], (int64_t)*count);
 		plans->atomic_hot = MAX(plans->atomic_hot, (int64_t)*count);
 	}
+}
+
+/* Neighbours that one thread holds: as many as 16 bytes have, where addresses go up in such steps
+ * and there are enough for all threads. A warp's lanes are apart by so many then. */
+static int held_together(const int64_t *address, int64_t n, int64_t size, int64_t threads)
+{
+	int64_t most = MIN(VECTOR_BYTES_MAX / size, n / threads), held = 1;
+	while (2 * held <= most) {
+		for (int64_t i = 0; i < n; i++)
+			if (i % (2 * held) && address[i] != address[i - 1] + size) return (int)held;
+		held *= 2;
+	}
+	return (int)held;
+}
+
+/* Called on one thread: a launch with atomics runs its programs in order. */
+void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n)
+{
+	enum elem e = (enum elem)in->result_elem;
+	int64_t size = (int64_t)elem_bytes(e), threads = (int64_t)LANES * MAX(c->meter->plans->warps, 1);
+	bool is_float = e == ELEM_F32 || e == ELEM_F64 || size == 2;
+	int held = held_together(address, n, size, threads);
+	struct warp_atomics w = {
+		.is_apart = size == 8 || !is_float, .is_joined = !is_float && in->op == OP_ATOMIC_RMW, .is_double = size == 8};
+	for (int64_t i = 0; i < n; i++)
+		if (!mask || mask[i]) {
+			vm_cost_row(c, in)->atomics++;
+			c->meter->own.atomics++;
+		}
+	/* Floats that a thread holds together are one operation of its lane, others one each. */
+	int times = w.is_apart ? held : 1;
+	for (int64_t first = 0; first < n; first += (int64_t)held * LANES)
+		for (int k = 0; k < times; k++) {
+			w.count = 0;
+			for (int64_t i = first + k; i < MIN(first + (int64_t)held * LANES, n); i += held)
+				if (!mask || mask[i]) w.address[w.count++] = address[i];
+			warp_count(c->meter->plans, c->memory, &w);
+		}
 }
