@@ -5,6 +5,7 @@
 #include "cost/cost.h"
 #include "cost/cost_layout.h"
 #include "tape/tape.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include <math.h>
