@@ -71,6 +71,8 @@ int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
  * moved into huge pages. */
 #define SANDBOX_ORDER_FDS 3
 int sandbox_template_fork(char *text, size_t len);
+/* The other side: one order, and its answer within ms. -EIO: the template is gone, or silent. */
+int sandbox_template_order(int orders, int level, const int fds[SANDBOX_ORDER_FDS], int ms);
 void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void (*settle)(void),
 	void *const *pieces, char *text, size_t len);
 #endif

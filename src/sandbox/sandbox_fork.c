@@ -138,14 +138,34 @@ int sandbox_template_fork(char *text, size_t len)
 	return 0;
 }
 
+/* Room for an order's descriptors. */
+union order_control {
+	char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
+	struct cmsghdr head;
+};
+
+int sandbox_template_order(int orders, int level, const int fds[SANDBOX_ORDER_FDS], int ms)
+{
+	union order_control control = {{0}};
+	struct iovec piece = {&level, sizeof level};
+	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int pid = 0;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(SANDBOX_ORDER_FDS * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, SANDBOX_ORDER_FDS * sizeof(int));
+	if (sendmsg(orders, &m, MSG_NOSIGNAL) != sizeof level) return -EIO;
+	struct pollfd answer = {.fd = orders, .events = POLLIN};
+	bool has_answer = poll(&answer, 1, ms) == 1 && recv(orders, &pid, sizeof pid, 0) == sizeof pid;
+	return has_answer ? pid : -EIO;
+}
+
 /* One order: a level, with descriptors that are put into fds. False: the zygote is gone, or sent
  * something else. */
 static bool order_take(int orders, int *level, int fds[SANDBOX_ORDER_FDS])
 {
-	union {
-		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
-		struct cmsghdr head;
-	} control;
+	union order_control control;
 	struct iovec piece = {level, sizeof *level};
 	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
 	ssize_t n;

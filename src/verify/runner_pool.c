@@ -9,7 +9,6 @@
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -90,30 +89,6 @@ static void template_end(struct runner_pool *p)
 	child_kill(&p->template);
 }
 
-/* The pid of a new runner with this end of its socket; negative: the template is gone, or cannot
- * fork. */
-static pid_t template_order(const struct runner_pool *p, int fd)
-{
-	union {
-		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
-		struct cmsghdr head;
-	} control = {{0}};
-	int level = p->level, pid = -1, fds[SANDBOX_ORDER_FDS];
-	struct iovec piece = {&level, sizeof level};
-	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	/* An order has so many descriptors, whatever they are for. */
-	for (int i = 0; i < SANDBOX_ORDER_FDS; i++) fds[i] = fd;
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof fds);
-	memcpy(CMSG_DATA(c), fds, sizeof fds);
-	if (sendmsg(p->orders, &m, MSG_NOSIGNAL) != sizeof level) return -1;
-	struct pollfd answer = {.fd = p->orders, .events = POLLIN};
-	bool has_answer = poll(&answer, 1, ORDER_MS) == 1 && recv(p->orders, &pid, sizeof pid, 0) == sizeof pid;
-	return has_answer ? pid : -1;
-}
-
 /* tool: words in front of the runner's, or NULL. */
 static int start(struct runner_pool *p, const char *const *tool, int stdout_fd, struct runner *out, struct err *err)
 {
@@ -122,7 +97,9 @@ static int start(struct runner_pool *p, const char *const *tool, int stdout_fd, 
 	*out = (struct runner){.fd = -1}; /* the caller's may have been another's */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
-	pid_t forked = p->orders >= 0 ? template_order(p, pair[1]) : -1;
+	/* An order has so many descriptors, whatever they are for. */
+	const int ends[SANDBOX_ORDER_FDS] = {pair[1], pair[1], pair[1]};
+	pid_t forked = p->orders >= 0 ? sandbox_template_order(p->orders, p->level, ends, ORDER_MS) : -1;
 	if (forked > 0) {
 		close(pair[1]);
 		*out = (struct runner){.fd = pair[0], .child = {.pid = forked}};

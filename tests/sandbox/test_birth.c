@@ -1,6 +1,5 @@
 /* How processes come into a sandbox and end: the map of users, a child that dies with its parent,
  * and a template whose jobs are the zygote's. */
-#include "order.h"
 #include "sandbox/sandbox.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -71,6 +70,19 @@ static void test_uid_map(void **state)
 	assert_int_equal(write(go[1], "x", 1), 1);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
+}
+
+/* Reads n bytes within ten seconds; how many came. */
+static size_t read_soon(int fd, void *data, size_t n)
+{
+	size_t have = 0;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	while (have < n && poll(&p, 1, 10000) == 1) {
+		ssize_t got = read(fd, (char *)data + have, n - have);
+		if (got <= 0) break;
+		have += (size_t)got;
+	}
+	return have;
 }
 
 /* The process between the test and sandbox_fork's child; never returns. The child says on fd
@@ -257,7 +269,7 @@ static void zygote_main(int fd)
 		struct said said = {0};
 		if (pipe(words)) _exit(1);
 		/* Every job has the test's pipe: it hangs up when the last of them is dead. */
-		int pid = order(pair[0], level, (int[]){words[1], fd, fd});
+		int pid = sandbox_template_order(pair[0], level, (int[]){words[1], fd, fd}, 10000);
 		good += pid > 0 && read_soon(words[0], &said, sizeof said) == sizeof said && said.is_child && said.is_settled &&
 			said.is_alone && said.is_whole && said.is_behind && said.level == level;
 		/* One network for all jobs, which is not the zygote's where there are namespaces. */

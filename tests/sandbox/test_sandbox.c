@@ -1,7 +1,6 @@
 /* The sandbox's fences, each tried from inside, in forked children, at every level that works here.
  * A probe returns what happened: 0 when the forbidden thing succeeded, or an errno. A fence that is
  * missing shows as "allowed". */
-#include "order.h"
 #include "sandbox/sandbox.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -288,7 +287,7 @@ static int born_of_template(const struct sandbox_options *o, char *why, size_t l
 		return 0;
 	}
 	close(pair[1]);
-	return order(pair[0], o->level, (int[]){words_fd, words_fd, words_fd});
+	return sandbox_template_order(pair[0], o->level, (int[]){words_fd, words_fd, words_fd}, 10000);
 }
 
 static int (*birth)(const struct sandbox_options *o, char *why, size_t len) = born_unshared;
