@@ -521,16 +521,18 @@ def prove(r):
 
 
 def written(r, arguments):
-    """The written argument for a survivor: found by its case and by what it changes, so that it
-    stays true under other seeds."""
-    return next((a for a in arguments if a["case"] == r["case"] and a["changed"] == changed(r)), None)
+    """The written argument for a survivor: found by its case and by what it changes into what, so
+    that it stays true under other seeds, and speaks of no other place of the case."""
+    edit = changed(r)
+    return next((a for a in arguments if a["case"] == r["case"] and (a["was"], a["changed"]) == edit), None)
 
 
 def changed(r):
-    """The lines of a mutant that its original does not have."""
+    """The lines of the original that a mutant does not have, and those that it has instead."""
     old, new = (open(f"{GOOD}/{r['case']}/candidate.py").read().splitlines(),
                 open(f"{ROOT}/{r['candidate']}").read().splitlines())
-    return [d[2:].strip() for d in difflib.ndiff(old, new) if d.startswith("+ ")]
+    lines = list(difflib.ndiff(old, new))
+    return tuple([d[2:].strip() for d in lines if d.startswith(sign)] for sign in ("- ", "+ "))
 
 
 def judged(o):
@@ -590,7 +592,7 @@ def table(o):
         if r["how"] in ("survived", "infra", "proof"):
             say(f"\n{r['number']} {r['case']} ({r['family']}, line {r['line']}): {r['how']}; KernelBench's check: "
                 f"{r['verdict']['kernelbench']['correctness']}")
-            say("\n".join("  + " + line for line in changed(r)))
+            say("\n".join(f"  {sign} {line}" for sign, lines in zip("-+", changed(r)) for line in lines))
 
 
 def totals(mutants):
