@@ -111,7 +111,7 @@ static int rows_prepare(struct replay *r, struct runner_fault *fault)
 static int race_fault(const struct tape *t, const struct row_race *race, struct runner_fault *fault)
 {
 	const struct tape_row *row = &t->rows[race->row];
-	char text[300], where[64] = "";
+	char text[400], where[64] = "";
 	if (race->at >= 0) snprintf(where, sizeof where, " (byte %lld of a buffer)", (long long)race->at);
 	/* A row that races with what comes after forward has no other row. */
 	if (race->other < 0)
@@ -119,6 +119,12 @@ static int race_fault(const struct tape *t, const struct row_race *race, struct 
 			"candidate.py:%d: this writes to what forward returns on a stream of its own, and nothing makes the "
 			"stream of forward's caller wait for it",
 			row->line);
+	else if (race->is_next_call)
+		snprintf(text, sizeof text,
+			"candidate.py:%d: where forward is called again behind itself, on what it returned, nothing orders this "
+			"after candidate.py:%d of the call before, which uses the same memory%s: a dependent launch (launch_pdl) "
+			"uses it before it waits, or one in between never waits for what is in front of it",
+			row->line, t->rows[race->other].line, where);
 	else
 		snprintf(text, sizeof text,
 			"candidate.py:%d: nothing orders this after candidate.py:%d, which uses the same memory%s: they are on two "

@@ -1,34 +1,42 @@
 /* Vector clocks: for each stream, up to which row every stream is known to have come. An access is
  * ordered after an earlier one when the clock of its stream includes that one. Earlier
  * accesses of a buffer are kept for each stream, the last one first, so those that it does
- * not include come first. */
+ * not include come first.
+ *
+ * Dependent launches break the order of their own stream. What one may overtake is kept as the rows
+ * that are open: those in front of it that need not be done. And they look beyond forward: the
+ * launch in front of the first may be the last of the call before, whose outputs are this one's
+ * inputs. So a tape that has any is walked twice, as two calls in a row. */
 #include "runner/row_order.h"
 #include "base/base.h"
 #include "tape/tape.h"
 #include <stdlib.h>
 
-/* The launch that a dependent one may overtake. What was issued before it need not be done when it
- * begins or ends, where it has overtaken something itself. */
-struct front {
-	int32_t row;   /* as its index + 1; 0: none */
-	int32_t begun; /* rows in front of it that are done when a launch depends on it begins */
-	int32_t ended; /* and when it ends */
+#define CALLS 2
+#define OPEN_WORDS ((CALLS * TAPE_ROWS_MAX + 63) / 64)
+
+/* Rows that need not be done: a bit for each, by its place in the walk. */
+struct open_rows {
+	uint64_t bits[OPEN_WORDS];
+	bool any;
 };
-/* When an access happens: when both of these are done. */
-struct moment {
-	int32_t before; /* all rows of its own stream up to this index + 1 */
-	int32_t also;   /* a row: its index + 1; 0: none */
+/* The launch that a dependent one of its stream may overtake. */
+struct front {
+	bool is_one;            /* false: nothing that is open is in front */
+	bool triggers;          /* a launch that depends on it may begin before it ends */
+	struct open_rows begun; /* then these are open, itself included */
+	struct open_rows ended; /* and these when it has ended */
 };
 
 /* A row's access to a buffer. */
 struct access {
-	int32_t row;    /* as its index + 1 */
+	int32_t row;    /* as its place in the walk + 1 */
 	int32_t before; /* the one in front of it, of this buffer, stream and kind: its index; -1: none */
 };
 
 struct clocks {
 	int nstreams;
-	int32_t *stream;   // (nstreams, nstreams): rows done, as their index + 1
+	int32_t *stream;   // (nstreams, nstreams): rows done, as their place + 1
 	int32_t *event;    // (nevents, nstreams)
 	int32_t *last;     // (nbuffers, nstreams, 2): the last read and write; -1: none
 	int naccesses;
@@ -48,34 +56,81 @@ static void join(int32_t *to, const int32_t *from, int n)
 	for (int i = 0; i < n; i++) to[i] = MAX(to[i], from[i]);
 }
 
-/* Row `row` on `stream` reads or writes a buffer. */
-static void use(struct clocks *c, int row, int stream, int buffer, bool is_write, struct moment when)
+static void open_add(struct open_rows *o, int row)
 {
-	int32_t *last = c->last + 2 * (size_t)buffer * (size_t)c->nstreams;
-	const int32_t *known = clock_of(c, stream);
+	o->bits[row / 64] |= (uint64_t)1 << row % 64;
+	o->any = true;
+}
+
+static bool open_has(const struct open_rows *o, int row) { return o->bits[row / 64] >> row % 64 & 1; }
+
+/* The race of a row with an access to `other`, which is its buffer, or an output of the call before
+ * that its buffer is given as an input. */
+static void race(struct clocks *c, int row, int buffer, const struct access *a, int other)
+{
+	int nrows = c->tape->nrows, earlier = a->row - 1;
+	/* Both are handed the buffer; whether they use the same of it is known of a replay. */
+	bool known = c->used && buffer == other;
+	int64_t met = known ? row_used_meet(c->used, row % nrows, earlier % nrows, buffer) : -1;
+	if (!known || met >= 0)
+		c->race = (struct row_race){row % nrows, earlier % nrows, buffer, met, row / nrows > earlier / nrows};
+}
+
+static bool is_output(const struct tape *t, int buffer)
+{
+	for (int i = 0; i < t->noutputs; i++)
+		if (t->outputs[i].buffer == buffer) return true;
+	return false;
+}
+
+/* Row `row` on `stream` reads or writes a buffer, of which an earlier row may have used `other`. */
+static void meet(
+	struct clocks *c, int row, int stream, int buffer, int other, bool is_write, const struct open_rows *open)
+{
+	const int32_t *last = c->last + 2 * (size_t)other * (size_t)c->nstreams, *known = clock_of(c, stream);
 	for (int k = 0; k < 2 * c->nstreams; k++) {
 		int s = k / 2;
-		int32_t done = s == stream ? when.before : known[s], also = s == stream ? when.also : 0;
 		if (!is_write && k % 2 == 0) continue; /* two reads */
-		for (int32_t i = last[k]; i >= 0 && c->accesses[i].row > done && c->race.row < 0; i = c->accesses[i].before) {
+		if (s == stream && !open->any) continue;
+		for (int32_t i = last[k]; i >= 0 && c->race.row < 0; i = c->accesses[i].before) {
 			const struct access *a = &c->accesses[i];
-			if (a->row == also || a->row - 1 == row) continue;
-			/* Both are handed the buffer; whether they use the same of it is known of a replay. */
-			int64_t met = c->used ? row_used_meet(c->used, row, a->row - 1, buffer) : -1;
-			if (!c->used || met >= 0) c->race = (struct row_race){row, a->row - 1, buffer, met};
+			bool is_same_call = (a->row - 1) / c->tape->nrows == row / c->tape->nrows;
+			/* What the call before did on other streams is ordered by how the caller waits. */
+			if (s != stream && (a->row <= known[s] || !is_same_call)) break;
+			/* What the call before returned is still held, so this call returns other memory. */
+			if (other == buffer ? !is_same_call && is_output(c->tape, buffer) : is_same_call) continue;
+			if (a->row - 1 == row || (s == stream && !open_has(open, a->row - 1))) continue;
+			race(c, row, buffer, a, other);
 		}
 	}
+}
+
+/* Whether an input may be what the call before returned in this buffer. */
+static bool may_be_output(const struct tape *t, int buffer, int output)
+{
+	return t->buffers && t->buffers[buffer].kind == TAPE_INPUT && buffer != output &&
+		t->buffers[buffer].bytes == t->buffers[output].bytes;
+}
+
+static void use(struct clocks *c, int row, int stream, int buffer, bool is_write, const struct open_rows *open)
+{
+	const struct tape *t = c->tape;
+	meet(c, row, stream, buffer, buffer, is_write, open);
+	for (int i = 0; row >= t->nrows && i < t->noutputs; i++)
+		if (may_be_output(t, buffer, t->outputs[i].buffer))
+			meet(c, row, stream, buffer, t->outputs[i].buffer, is_write, open);
 	if (c->naccesses == c->room) {
 		c->room = MAX(2 * c->room, 64);
 		c->accesses = xrealloc(c->accesses, size_mul((size_t)c->room, sizeof *c->accesses));
 	}
-	int32_t *own = &last[2 * stream + is_write];
+	int32_t *own = &c->last[2 * ((size_t)buffer * (size_t)c->nstreams + (size_t)stream) + is_write];
 	c->accesses[c->naccesses] = (struct access){row + 1, *own};
 	*own = c->naccesses++;
 }
 
-/* early, late: before and after the kernel waits for the launches in front of it. */
-static void launch(struct clocks *c, int row, const struct tape_row *r, struct moment early, struct moment late)
+/* early, late: what is open before and after the kernel waits for the launches in front of it. */
+static void launch(
+	struct clocks *c, int row, const struct tape_row *r, const struct open_rows *early, const struct open_rows *late)
 {
 	const struct row_kernel *k = &c->kernels[r->kernel];
 	int word = 0;
@@ -95,22 +150,27 @@ static void launch(struct clocks *c, int row, const struct tape_row *r, struct m
 /* A launch, which may begin before the one in front of it ended; then it is the one in front. */
 static void launch_in_turn(struct clocks *c, int row, const struct tape_row *r)
 {
+	static const struct open_rows none;
 	const struct row_kernel *k = &c->kernels[r->kernel];
-	struct front *front = &c->front[r->stream], before = *front;
-	bool overtakes = c->tape->kernels[r->kernel].is_pdl && before.row;
-	struct moment early = {overtakes ? before.begun : row, 0}, late = {row, 0};
+	struct front *front = &c->front[r->stream];
+	bool overtakes = c->tape->kernels[r->kernel].is_pdl && front->is_one;
+	struct open_rows early = none, late = none;
 	/* Its wait is for the launch in front, and says no more of earlier ones than that one's end. */
-	if (overtakes && before.ended < before.row - 1) late = (struct moment){before.ended, before.row};
-	launch(c, row, r, early, late);
-	*front = (struct front){.begun = row, .ended = row};
-	if (overtakes && (k->triggers_early || k->may_skip_wait)) front->begun = early.before;
-	if (overtakes && k->may_skip_wait) front->ended = early.before;
-	if (k->triggers) front->row = row + 1;
+	if (overtakes) {
+		late = front->ended;
+		early = front->triggers ? front->begun : front->ended;
+	}
+	launch(c, row, r, &early, &late);
+	*front = (struct front){.is_one = true, .triggers = k->triggers};
+	front->ended = k->may_skip_wait ? early : late;
+	front->begun = k->triggers_early || k->may_skip_wait ? early : late;
+	open_add(&front->begun, row);
 }
 
 static void step(struct clocks *c, int row)
 {
-	const struct tape_row *r = &c->tape->rows[row];
+	static const struct open_rows none;
+	const struct tape_row *r = &c->tape->rows[row % c->tape->nrows];
 	int32_t *known = clock_of(c, r->stream), *event = c->event + (size_t)r->event * (size_t)c->nstreams;
 	/* An event remembers what its stream knew; who waits for it knows that too. */
 	if (r->kind == TAPE_RECORD) {
@@ -121,24 +181,36 @@ static void step(struct clocks *c, int row)
 		join(known, event, c->nstreams);
 		return;
 	}
-	struct moment before = {row, 0};
 	if (r->kind == TAPE_LAUNCH) {
 		launch_in_turn(c, row, r);
 	} else {
-		if (r->kind == TAPE_COPY) use(c, row, r->stream, r->src.buffer, false, before);
-		for (int i = 0; i < r->nreads; i++) use(c, row, r->stream, r->reads[i].buffer, false, before);
-		for (int i = 0; i < r->nwrites; i++) use(c, row, r->stream, r->writes[i].buffer, true, before);
-		if (r->kind == TAPE_COPY || r->kind == TAPE_FILL) use(c, row, r->stream, r->dst.buffer, true, before);
-		c->front[r->stream] = (struct front){0};
+		if (r->kind == TAPE_COPY) use(c, row, r->stream, r->src.buffer, false, &none);
+		for (int i = 0; i < r->nreads; i++) use(c, row, r->stream, r->reads[i].buffer, false, &none);
+		for (int i = 0; i < r->nwrites; i++) use(c, row, r->stream, r->writes[i].buffer, true, &none);
+		if (r->kind == TAPE_COPY || r->kind == TAPE_FILL) use(c, row, r->stream, r->dst.buffer, true, &none);
+		c->front[r->stream].is_one = false;
 	}
 	known[r->stream] = row + 1;
+}
+
+/* Whoever called forward goes on with the outputs on the default stream, and when they are let go
+ * with all of their memory: whole buffers. */
+static void outputs_check(struct clocks *c)
+{
+	const struct tape *t = c->tape;
+	for (int i = 0; i < t->noutputs && c->race.row < 0; i++)
+		for (int s = 1; s < c->nstreams && c->race.row < 0; s++) {
+			int32_t last = c->last[2 * (t->outputs[i].buffer * c->nstreams + s) + 1];
+			if (last >= 0 && c->accesses[last].row > clock_of(c, 0)[s])
+				c->race = (struct row_race){c->accesses[last].row - 1, -1, t->outputs[i].buffer, -1, false};
+		}
 }
 
 struct row_race row_race_find(
 	const struct tape *t, const struct row_kernel *kernels, const bool *is_skipped, const struct row_used *used)
 {
 	size_t streams = (size_t)MAX(t->nstreams, 1), buffers = (size_t)t->nbuffers + 1;
-	struct clocks c = {.nstreams = (int)streams, .tape = t, .kernels = kernels, .race = {-1, -1, -1, -1}};
+	struct clocks c = {.nstreams = (int)streams, .tape = t, .kernels = kernels, .race = {-1, -1, -1, -1, false}};
 	/* Where too many pieces of buffers were used, none is known. */
 	c.used = used && !used->is_full ? used : NULL;
 	c.stream = xcalloc(streams * streams, sizeof *c.stream);
@@ -148,14 +220,11 @@ struct row_race row_race_find(
 	c.front = xcalloc(streams, sizeof *c.front);
 	for (int i = 0; i < t->nrows && c.race.row < 0; i++)
 		if (!is_skipped[i]) step(&c, i);
-	/* Whoever called forward goes on with the outputs on the default stream, and when they are let
-	 * go with all of their memory: whole buffers. */
-	for (int i = 0; i < t->noutputs && c.race.row < 0; i++)
-		for (int s = 1; s < c.nstreams && c.race.row < 0; s++) {
-			int32_t last = c.last[2 * ((size_t)t->outputs[i].buffer * streams + (size_t)s) + 1];
-			if (last >= 0 && c.accesses[last].row > clock_of(&c, 0)[s])
-				c.race = (struct row_race){c.accesses[last].row - 1, -1, t->outputs[i].buffer, -1};
-		}
+	outputs_check(&c);
+	bool is_pdl = false;
+	for (int k = 0; k < t->nkernels; k++) is_pdl |= t->kernels[k].is_pdl;
+	for (int i = 0; is_pdl && i < t->nrows && c.race.row < 0; i++)
+		if (!is_skipped[i]) step(&c, t->nrows + i);
 	free(c.stream);
 	free(c.event);
 	free(c.last);

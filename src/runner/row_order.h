@@ -4,6 +4,10 @@
  * memory and of which one writes to it, race, and so does an output that was written on a stream
  * which the default one never waits for. What was given is ready from the start.
  *
+ * Forward may be called again at once, on what it returned, as blocks of a model are: then a
+ * dependent launch may also overtake the last launches of the call before. Two calls in a
+ * row must not race either.
+ *
  * The tape alone says which buffers a row is handed, not which bytes of them it uses. So rows are
  * looked at by whole buffers first; where some race so, by the bytes that they used in a replay
  * (row_used.h). One replay says nothing of another's bytes: each is looked at. */
@@ -29,7 +33,8 @@ struct row_race {
 	int row;   /* -1: no race */
 	int other; /* -1: the end of forward */
 	int buffer;
-	int64_t at; /* the first byte of it that both use; -1: judged by the whole buffer */
+	int64_t at;        /* the first byte of it that both use; -1: judged by the whole buffer */
+	bool is_next_call; /* `row` is of the call of forward behind that of `other` */
 };
 /* kernels: one for each of the tape; is_skipped: rows that never run. used: what each row used in
  * the replay that is looked at; NULL, or where it is full: whole buffers. */

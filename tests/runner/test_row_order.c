@@ -160,6 +160,104 @@ static void test_earlier_readers(void **state)
 	}
 }
 
+/* What a launch of the tests below does: it reads one buffer and writes another, before its wait or
+ * behind it. */
+struct does {
+	int from, to;
+	bool is_normal; /* not dependent: it begins when all in front of it has ended */
+	bool is_early;  /* uses both before it waits */
+	bool skips;     /* may end without having waited */
+	bool triggers;  /* lets dependent launches begin, at once */
+	bool is_late;   /* but not before it has waited */
+};
+
+/* Buffer 0 is an input, 3 an output of `bytes` bytes where the input has 64,
+ * 1 and 2 are temporary. */
+static struct row_race launches(const struct does *does, int n, int64_t bytes)
+{
+	static const bool none[ROWS_MAX];
+	static const uint8_t late[2] = {0, ROW_WRITES}, early[2] = {ROW_READS_EARLY, ROW_WRITES | ROW_WRITES_EARLY};
+	struct tape_arg args[ROWS_MAX][2];
+	struct tape_row rows[ROWS_MAX] = {{.kind = TAPE_LAUNCH}};
+	struct tape_kernel kernels[ROWS_MAX] = {{.name = NULL}};
+	struct row_kernel order[ROWS_MAX];
+	struct tape_buffer buffers[4] = {{.kind = TAPE_INPUT, .bytes = 64}, {.kind = TAPE_TEMP, .bytes = 64},
+		{.kind = TAPE_TEMP, .bytes = 64}, {.kind = TAPE_TEMP, .bytes = bytes}};
+	struct tape_view out = {.buffer = 3};
+	for (int i = 0; i < n; i++) {
+		args[i][0] = (struct tape_arg){.kind = TAPE_ARG_POINTER, .buffer = does[i].from};
+		args[i][1] = (struct tape_arg){.kind = TAPE_ARG_POINTER, .buffer = does[i].to};
+		rows[i] = (struct tape_row){.kind = TAPE_LAUNCH, .kernel = i, .nargs = 2, .args = args[i]};
+		kernels[i] = (struct tape_kernel){.is_pdl = !does[i].is_normal};
+		order[i] = (struct row_kernel){.may_skip_wait = does[i].skips,
+			.triggers = does[i].triggers,
+			.triggers_early = does[i].triggers && !does[i].is_late,
+			.uses = does[i].is_early ? early : late,
+			.nargs = 2};
+	}
+	struct tape t = {.nrows = n,
+		.rows = rows,
+		.nbuffers = 4,
+		.buffers = buffers,
+		.nkernels = n,
+		.kernels = kernels,
+		.noutputs = 1,
+		.outputs = &out,
+		.nstreams = 1};
+	return row_race_find(&t, order, none, NULL);
+}
+
+#define RACES(row_, other_, is_next, bytes, ...) \
+	do { \
+		struct does does[] = {__VA_ARGS__}; \
+		struct row_race r = launches(does, (int)ARRAY_LEN(does), bytes); \
+		if (r.row != (row_) || r.other != (other_) || r.is_next_call != (is_next)) \
+			fail_msg("line %d: row %d, other %d, next call %d", __LINE__, r.row, r.other, r.is_next_call); \
+	} while (0)
+
+/* Who waits for a launch knows what that one waited for, and so on, and nothing else. */
+static void test_waits_for_waits(void **state)
+{
+	/* The third waits for the second, which has waited for nobody; so does
+	 * the fourth by the third. */
+	for (int skips = 0; skips < 2; skips++)
+		RACES(skips ? 3 : -1, skips ? 0 : -1, false, 64, {.from = 0, .to = 1, .is_normal = true, .triggers = true},
+			{.from = 0, .to = 2, .is_early = skips, .skips = skips, .triggers = true},
+			{.from = 2, .to = 2, .triggers = true}, {.from = 1, .to = 3});
+	/* The second lets nobody begin, but may have ended before the first. */
+	for (int skips = 0; skips < 2; skips++)
+		RACES(skips ? 2 : -1, skips ? 0 : -1, false, 64, {.from = 0, .to = 1, .is_normal = true, .triggers = true},
+			{.from = 0, .to = 2, .is_early = skips, .skips = skips}, {.from = 1, .to = 3, .is_early = true});
+	/* Nor does who is behind that one and waits for nobody either. */
+	RACES(3, 0, false, 64, {.from = 0, .to = 1, .is_normal = true, .triggers = true},
+		{.from = 0, .to = 2, .is_early = true, .skips = true}, {.from = 0, .to = 3, .is_early = true, .skips = true},
+		{.from = 1, .to = 3});
+	/* The third begins when the second lets it: behind the first, or not. */
+	for (int is_late = 0; is_late < 2; is_late++)
+		RACES(is_late ? -1 : 2, is_late ? -1 : 0, false, 64, {.from = 0, .to = 1, .is_normal = true, .triggers = true},
+			{.from = 0, .to = 2, .triggers = true, .is_late = is_late}, {.from = 1, .to = 3, .is_early = true});
+}
+
+/* Forward is called again on what it returned. */
+static void test_next_call(void **state)
+{
+	/* A launch that reads before it waits, behind one that lets it begin:
+	 * itself, in the call before. */
+	RACES(0, 0, true, 64, {.from = 0, .to = 3, .is_early = true, .triggers = true});
+	RACES(-1, -1, false, 64, {.from = 0, .to = 3, .triggers = true});
+	RACES(-1, -1, false, 64, {.from = 0, .to = 3, .is_early = true});
+	RACES(-1, -1, false, 64, {.from = 0, .to = 3, .is_early = true, .is_normal = true, .triggers = true});
+	/* An output of another size is no input of the next call. */
+	RACES(-1, -1, false, 128, {.from = 0, .to = 3, .is_early = true, .triggers = true});
+	/* Memory that forward takes and lets go is the next call's. */
+	RACES(0, 1, true, 128, {.from = 0, .to = 1, .is_early = true}, {.from = 1, .to = 3, .triggers = true});
+	RACES(-1, -1, false, 128, {.from = 0, .to = 1}, {.from = 1, .to = 3, .triggers = true});
+	/* The last launch ends without having waited: who waits for it knows nothing of the first. */
+	RACES(0, 0, true, 64, {.from = 0, .to = 3, .triggers = true},
+		{.from = 0, .to = 2, .is_early = true, .skips = true, .triggers = true});
+	RACES(-1, -1, false, 64, {.from = 0, .to = 3, .triggers = true}, {.from = 0, .to = 2, .triggers = true});
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
@@ -169,6 +267,8 @@ static void everything(void *ctx)
 	test_dependent_launches(NULL);
 	test_chains_of_dependent_launches(NULL);
 	test_earlier_readers(NULL);
+	test_waits_for_waits(NULL);
+	test_next_call(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
@@ -178,6 +278,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams_and_events), cmocka_unit_test(test_outputs),
 		cmocka_unit_test(test_skipped), cmocka_unit_test(test_dependent_launches),
 		cmocka_unit_test(test_chains_of_dependent_launches), cmocka_unit_test(test_earlier_readers),
+		cmocka_unit_test(test_waits_for_waits), cmocka_unit_test(test_next_call),
 		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
