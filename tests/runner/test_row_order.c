@@ -184,6 +184,7 @@ static struct row_race launches(const struct does *does, int n, int64_t bytes)
 	struct tape_buffer buffers[4] = {{.kind = TAPE_INPUT, .bytes = 64}, {.kind = TAPE_TEMP, .bytes = 64},
 		{.kind = TAPE_TEMP, .bytes = 64}, {.kind = TAPE_TEMP, .bytes = bytes}};
 	struct tape_view out = {.buffer = 3};
+	/* A row and a kernel for each launch. */
 	for (int i = 0; i < n; i++) {
 		args[i][0] = (struct tape_arg){.kind = TAPE_ARG_POINTER, .buffer = does[i].from};
 		args[i][1] = (struct tape_arg){.kind = TAPE_ARG_POINTER, .buffer = does[i].to};
