@@ -295,6 +295,14 @@ def fill(x, e, generator):
     return torch.where(number % 3 == 2, x, values[number // 3 % len(values)])
 
 
+def grow(x, e, generator):
+    """Every second row far out, to one side."""
+    if x.dim() == 0:
+        return x.abs().float() * e["by"]
+    number = torch.arange(x[..., 0].numel()).reshape(x.shape[:-1])[..., None]
+    return torch.where(number % 2 == 0, x.abs().float() * e["by"], x.float())
+
+
 def lone(x, e, generator):
     """One element of each row, in every third row the first and in every third the last."""
     if x.dim() == 0:
@@ -329,6 +337,7 @@ EDITS = {
     "sprinkle": sprinkle,
     "fill": fill,
     "lone": lone,
+    "grow": grow,
     "uniform": lambda x, e, g: torch.full_like(x, e["by"]),
     "ties": ties,
     "tiny": tiny,

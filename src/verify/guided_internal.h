@@ -18,8 +18,12 @@
 #define SAME 1e-6   /* relative distance of two trials that stopped at one bound */
 #define NEARER 0.95 /* a step that leaves this part of a distance is worth another */
 
-/* Of the ladder: up to lone values; before the inputs one by one. */
-enum { STEPS_FIRST = 5, STEPS_ALL = 8 };
+/* Of what is put into inputs: sums of such numbers are finite in any order. -1e30, which many
+ * kernels begin a maximum with, lies beyond. */
+#define VALUE_MAX 0x1p99
+
+/* Of the ladder: up to lone values; before rows far out; before the inputs one by one. */
+enum { STEPS_FIRST = 5, STEPS_GROWN = 8, STEPS_ALL = 10 };
 enum { SIDES = 3 };
 static const uint8_t SIDE_OF[SIDES] = {SIDE_BELOW, SIDE_EQUAL, SIDE_ABOVE};
 

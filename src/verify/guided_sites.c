@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define UNTOLD 0x1p-45 /* of a number: less beside it is lost in a difference */
 #define NEXT 4.0 /* of numbers that are compared for equality: nearer is no bound, where they are whole */
 
 void guided_free(struct guided *s)
@@ -36,12 +37,21 @@ double site_distance(const struct runner_site *s, int side, double d)
 	return side == 0 ? MAX(d - low, 0) : side == 1 ? fabs(d) : MAX(high - d, 0);
 }
 
+/* Whether two trials stopped at one value. What was compared with a number is asked for itself:
+ * beside 1e20 all ordinary data is as far off. Where it is too small beside the number to be told
+ * from the difference, nobody knows. */
+static bool is_same_stop(const struct runner_site *s, double d, double best)
+{
+	double c = isfinite(s->constant) && fabs(s->constant) <= VALUE_MAX ? s->constant : 0;
+	double a = d + c, b = best + c, scale = MAX(fabs(a), fabs(b));
+	return fabs(a - b) <= SAME * scale && (c == 0 || scale > fabs(c) * UNTOLD);
+}
+
 static void side_note(struct side_state *st, const struct runner_site *s, int side)
 {
 	double d = side == 0 ? s->least : side == 1 ? s->nearest : s->most;
 	if (!isfinite(d)) return;
-	double scale = MAX(fabs(d), fabs(st->best));
-	if (st->is_seen && fabs(d - st->best) <= SAME * scale) {
+	if (st->is_seen && is_same_stop(s, d, st->best)) {
 		st->times++;
 		return;
 	}

@@ -22,12 +22,18 @@
 #define PROBES_MIN 3
 #define PROBES_MAX 12
 #define VALUES_MAX 24      /* compared constants in one recipe */
+#define VALUES_ALL_MAX 256 /* in all of them */
+#define SPRINKLES_MAX 12   /* recipes that put constants among ordinary values */
+#define ORDINARY 0x1p10    /* constants up to here drown nothing that is of the size of ordinary values */
+#define SPAN 0x1p12        /* nor do larger ones each other, where one is at most so many times the other */
 #define REPEATS 3
 #define ROOTS_MAX 3        /* sites that are searched by themselves */
 #define ROOT_PROBES 6
 #define ROOT_MAX 1e6
 #define EDITS_MAX 6
 #define FAR_MAX 1024 /* of a lone value */
+#define DWARFED 0x1p-8
+#define GROWN 0x1p80  /* by which rows grow, for what is made small before it is compared */
 #define AIM_TURNS 4
 #define AIM_WORK 60e6       /* of all replays of one search, as WORK_MAX has it */
 #define AIM_REPLAY_WORK 6e4 /* of one of them, in as many programs */
@@ -48,9 +54,9 @@ static json_t *edit_values(const char *op, const double *values, int n)
 	return json_pack("{s:s, s:o}", "op", op, "values", list);
 }
 
-static int value_add(double v, double *out, int n)
+static int value_add(double v, double *out, int n, int max)
 {
-	bool is_new = isfinite(v) && n < VALUES_MAX;
+	bool is_new = fabs(v) <= VALUE_MAX && n < max;
 	for (int k = 0; k < n; k++) is_new &= out[k] != v;
 	if (is_new) out[n] = v;
 	return n + is_new;
@@ -58,7 +64,7 @@ static int value_add(double v, double *out, int n)
 
 /* The numbers that open sides are compared with, whether the text or an argument says them, each
  * with those from which a product by two or a half makes it. */
-static int values_find(const struct guided *s, int variant, double *out)
+static int values_find(const struct guided *s, int variant, double *out, int max)
 {
 	static const double BY[] = {1, 2, 0.5, -1};
 	int n = 0;
@@ -70,18 +76,32 @@ static int values_find(const struct guided *s, int variant, double *out)
 		for (int side = 0; side < SIDES; side++) any |= side_is_searched(st, side);
 		if (!any || st->site.kind == SITE_END || st->site.kind == SITE_POLE) continue;
 		for (size_t k = 0; k < ARRAY_LEN(BY); k++) {
-			n = value_add(BY[k] * st->site.constant, out, n);
-			for (int f = 0; f < st->site.nfixed; f++) n = value_add(BY[k] * st->site.fixed[f], out, n);
+			n = value_add(BY[k] * st->site.constant, out, n, max);
+			for (int f = 0; f < st->site.nfixed; f++) n = value_add(BY[k] * st->site.fixed[f], out, n, max);
 		}
 	}
 	return n;
 }
 
-/* Step k of the ladder; NULL behind the last. */
+/* Whether something that is compared with a number stayed next to nothing beside it in all trials:
+ * data that was made small before. */
+static bool is_dwarfed(const struct guided *s, int variant)
+{
+	bool any = false;
+	for (int i = 0; i < s->variants[variant].n; i++) {
+		const struct site_state *st = &s->variants[variant].sites[i];
+		double c = st->site.constant;
+		for (int side = 0; side < SIDES && isfinite(c) && c != 0; side++)
+			any |= side_is_searched(st, side) && fabs(st->sides[side].best + c) < fabs(c) * DWARFED;
+	}
+	return any;
+}
+
+/* Step k of the ladder, from 1 on; NULL behind the last. */
 static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
 {
 	double values[VALUES_MAX] = {0}, largest = 1;
-	int n = MAX(values_find(s, variant, values), 1);
+	int n = MAX(values_find(s, variant, values, VALUES_MAX), 1);
 	for (int i = 0; i < n; i++) largest = MAX(largest, fabs(values[i]));
 	/* Lone values are such that one end of a function would be reached by
 	 * their difference alone. */
@@ -90,21 +110,23 @@ static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
 		const struct runner_site *e = &s->variants[variant].sites[i].site;
 		if (e->kind == SITE_END && isfinite(e->high)) far = MAX(far, MIN(1.5 * fabs(e->high), FAR_MAX));
 	}
-	double lone[] = {far, -far};
+	far = MIN(far, VALUE_MAX);
+	double lone[] = {far, -far}, past = MIN(1.25 * largest, VALUE_MAX);
 	switch (k) {
-	case 0: return edit_values("sprinkle", values, n);
 	case 1: return edit("scale", -1, 64);
 	case 2: return edit_values("fill", values, n);
 	case 3: return edit("ties", -1, 0);
 	case 4: return edit_values("lone", lone, 2);
-	case 5: return edit("shift", -1, 1.25 * largest);
-	case 6: return edit("shift", -1, -1.25 * largest);
+	case 5: return edit("shift", -1, past);
+	case 6: return edit("shift", -1, -past);
 	case 7: return edit("scale", -1, 1.0 / 64);
+	case STEPS_GROWN: return edit("grow", -1, GROWN);
+	case STEPS_GROWN + 1: return edit("grow", -1, -GROWN);
 	default: break;
 	}
 	int input = (k - STEPS_ALL) / 2;
 	if (input >= ninputs || ninputs < 2) return NULL;
-	return k % 2 == 0 ? edit("scale", input, -16) : edit("shift", input, 1.25 * largest);
+	return (k - STEPS_ALL) % 2 == 0 ? edit("scale", input, -16) : edit("shift", input, past);
 }
 
 /* ---- the search ---- */
@@ -172,6 +194,44 @@ static int probe(struct grading *g, struct oracle_session *session, const struct
 		oracle_trial_release(&t);
 	}
 	free(before);
+	return rc;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
+	return (x > y) - (x < y);
+}
+
+/* The ladder's first step: constants among ordinary values, in as many recipes as it takes for none
+ * to drown what another one does. A result that is off by one is seen beside ordinary values, and
+ * not beside 1e9: neither where both stand among the inputs, nor where a relu leaves the one and
+ * takes the other, so that large constants come with one sign at a time. */
+static int sprinkles(struct grading *g, struct oracle_session *session, const struct trace *tr, int variant,
+	int *probes, bool *is_over, struct err *err)
+{
+	double all[VALUES_ALL_MAX] = {0}, values[VALUES_MAX];
+	int count = MAX(values_find(g->guided, variant, all, VALUES_ALL_MAX), 1), rc = GRADE_ON;
+	qsort(all, (size_t)count, sizeof *all, by_size);
+	*probes = 0;
+	for (int i = 0; i < count && !rc && !*is_over;) {
+		/* As many as may stand beside each other. */
+		double bound = MAX(ORDINARY, SPAN * fabs(all[i]));
+		bool is_large = fabs(all[i]) > ORDINARY;
+		int from = i, n = 0;
+		while (i < count && i - from < VALUES_MAX && fabs(all[i]) <= bound) i++;
+		for (int sign = 1; sign >= (is_large ? -1 : 1) && !rc && !*is_over; sign -= 2) {
+			if (*probes == SPRINKLES_MAX || !guided_has_searched(g->guided, variant, 0)) return rc;
+			n = 0;
+			for (int k = from; k < i; k++)
+				n = value_add(is_large ? sign * fabs(all[k]) : all[k], values, n, VALUES_MAX);
+			struct measure m;
+			json_t *edits = json_pack("[o]", edit_values("sprinkle", values, n));
+			rc = probe(g, session, tr, variant, edits, &m, is_over, err);
+			json_decref(edits);
+			++*probes;
+		}
+	}
 	return rc;
 }
 
@@ -481,8 +541,14 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	bool is_over = false, is_over_early = false;
 	if (variant == g->guided->missed_variant && g->guided->nmissed) rc = guided_missed_search(g, session, tr, err);
 	if (variant == 0 && !rc) rc = guided_small_search(g, session, tr, err);
-	/* A step that helped is taken once more on top of itself; else the next one is tried. */
-	for (int k = 0, n = 0; n < allowed && !rc && !is_over && guided_has_searched(g->guided, variant, k); n++) {
+	int n = 0;
+	if (!rc) rc = sprinkles(g, session, tr, variant, &n, &is_over_early, err);
+	is_over = is_over_early;
+	/* Of several such recipes one counts. A step that helped is taken once more on top of itself;
+	 * else the next one is tried. */
+	n = MIN(n, 1);
+	for (int k = 1; n < allowed && !rc && !is_over && guided_has_searched(g->guided, variant, k); n++) {
+		if (k == STEPS_GROWN && !is_dwarfed(g->guided, variant)) k = STEPS_ALL;
 		json_t *step = ladder(g->guided, variant, ninputs, k), *edits = json_copy(kept);
 		if (step) json_array_append(edits, step);
 		struct measure m;
