@@ -84,7 +84,7 @@ static void test_kept(void **state)
 		const char *device, *gpu;
 		bool is_kept;
 	} later[] = {{"cuda", NULL, true}, {"cuda", "a100", false}, {"cpu", NULL, false}};
-	char path[] = "/tmp/hone-gpu-kept-XXXXXX";
+	char path[] = "/tmp/hone-gpu-kept-XXXXXX", lock[sizeof path + 8];
 	struct store *store = NULL;
 	struct err err = {0};
 	struct verdict right, wrong, d;
@@ -123,7 +123,9 @@ static void test_kept(void **state)
 	verifier_free(v);
 	final_references = NULL;
 	store_close(store);
+	snprintf(lock, sizeof lock, "%s-lock", path);
 	unlink(path);
+	unlink(lock);
 }
 
 /* Whether the verdict of a candidate that is no Python, and needs no process, was kept. */
