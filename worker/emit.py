@@ -52,6 +52,17 @@ def _module(name, /, **values):
     return made
 
 
+def _own(kernel, /, **names):
+    """Triton's interpreter finds the names of a kernel in its module alone: there it gets a function
+    that has its own. The compiler finds them where the kernel stands."""
+    if hasattr(kernel, "rewriter"):
+        f = kernel.fn
+        own = _types.FunctionType(f.__code__, {**f.__globals__, **names}, f.__name__, f.__defaults__, f.__closure__)
+        own.__kwdefaults__, own.__module__ = f.__kwdefaults__, f.__module__
+        kernel.fn = kernel.rewriter.fn = own
+    return kernel
+
+
 def _flat(t, size):
     """The memory of a tensor from its first element on, as one dimension: it may be a view into larger memory."""
     return t.as_strided((size // t.element_size(),), (1,))
@@ -259,8 +270,8 @@ class Emitter:
             missing = check_kernel(body, entry["names"], MODULES)
         own = {a.arg for a in node.args.args}
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
-        lines = [f"{name} = {self.value(v, names)}"
-                 for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
+        own_names = [name for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
+        lines = [f"{name} = {self.value(entry['names'][name], names)}" for name in own_names]
         # A name that was not judged is not looked up in the module, where something may have it.
         lines += [f"{name} = None" for name in missing]
         positions = len(node.args.args) - len(node.args.defaults)
@@ -276,7 +287,9 @@ class Emitter:
                   for a in node.args.kwonlyargs if a.arg in entry["kwdefaults"]]
         node.decorator_list = [self.decorator(node, entry)]
         lines.append(ast.unparse(ast.fix_missing_locations(node)))
-        text = "\n".join(lines) + f"\nreturn {entry['name']}\n"
+        found = "".join(f", {name}={name}" for name in own_names)
+        made = f"_own({entry['name']}{found})" if found and entry["kind"] != "constexpr" else entry["name"]
+        text = "\n".join(lines) + f"\nreturn {made}\n"
         if text not in self.functions:
             # Two underscores in front would be another name inside of the class.
             name = f"_{entry['name'].lstrip('_') or 'kernel'}_{len(self.functions)}"

@@ -58,13 +58,13 @@ static bool is_prime(uint32_t n)
 	return true;
 }
 
-/* p = 2q + 1 = 7 mod 8, both prime, at random: constants of a program cannot be multiples of what
- * is drawn after it was written. */
+/* q = 7 mod 8 and p = 2q + 1, both prime, at random: constants of a program cannot be multiples of
+ * what is drawn after it was written. So 2 is a square in both fields, and the root of 4 is 2. */
 static uint32_t prime_draw(struct rng *r)
 {
 	for (;;) {
 		uint32_t q = (1u << 29) + rng_below(r, 1u << 29);
-		q |= 3; /* q = 3 mod 4, so p = 7 mod 8 */
+		q |= 7; /* so p = 15 mod 16 */
 		if (is_prime(q) && is_prime(2 * q + 1)) return q;
 	}
 }

@@ -1,7 +1,7 @@
 /* field: numbers for a proof by evaluation: what `hone prove` computes with in place of floats.
  *
  * A value is a random point's image under three readings of the same real expression:
- *   q, p      residues modulo two primes, p = 2q + 1, p = 7 mod 8. Both are fields, so a real
+ *   q, p      residues modulo two primes, p = 2q + 1, q = 7 mod 8. Both are fields, so a real
  *             identity of + - * / holds in them, and one that is false fails at a random point
  *             except with a chance of at most its degree over the prime (Schwartz, Zippel).
  *   lo, hi    an interval that holds the real value at one ordinary real point. It alone decides
@@ -11,8 +11,9 @@
  * x and -x that is a square. What such an operation does not give is absent (flags), and an
  * operation that needs it gives neither.
  *
- * 2 is a square modulo p, so the random element is chosen as a root of 2: exp(a) = 2 for a random
- * residue a, which is ln 2 modulo q. Powers and logarithms to base 2 agree with those to base e.
+ * 2 is a square modulo both, so sqrt(4x) is 2 sqrt(x), and sqrt(8 / pi) is 2 sqrt(2 / pi). The
+ * random element is chosen as a root of 2: exp(a) = 2 for a random residue a, which is ln 2 modulo
+ * q. Powers and logarithms to base 2 agree with those to base e.
  *
  * Values without any residue: infinities (both ends infinite), NaN (both ends NaN), and what lacked
  * a residue on the way. struct field is one draw: primes and random elements, made anew for each.

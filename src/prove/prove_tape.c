@@ -373,15 +373,17 @@ static int row_launch(
 		exact[n++] = s->exact_list[b];
 	}
 	/* The launch itself. */
+	struct err err = {0};
+	int nargs = launcher_arguments(k, row, address, NULL, args, &err);
+	if (nargs < 0) return prove_stop_at(stop, PROVE_FAULT, row->line, "%s", err.text);
 	struct vm_exact_options o = {.args = args,
-		.nargs = launcher_arguments(k, row, address, NULL, args),
+		.nargs = nargs,
 		.buffers = own,
 		.nbuffers = n,
 		.exact = exact,
 		.field = f,
 		.deadline_ns = deadline_ns};
 	memcpy(o.grid, row->grid, sizeof o.grid);
-	struct err err = {0};
 	if (!vm_exact_launch(k, &o, &s->report, &err)) return 0;
 	/* Why it ended, in the words of a proof. */
 	static const enum prove_end ends[] = {[VM_EXACT_DONE] = PROVE_FAULT,

@@ -17,6 +17,7 @@
 #define HONE_LAUNCHER_H
 #include "runner/row_order.h"
 #include "runner/runner.h"
+#include "base/base.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
@@ -143,11 +144,12 @@ struct launcher *launcher_vm_create_sampling(void);
 /* A launch row's arguments as the IR's function takes them: room for 2 * TAPE_ARGS_MAX + 1.
  * address: where each of the row's arguments points (rows' order; others' are not looked at);
  * value: likewise what a value is.
- * Returns how many there are. */
+ * Returns how many there are, or -1 with an error that names one of another kind than the function
+ * takes there: no launcher passes it on. */
 struct vm_kernel;
 struct vm_arg;
 int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address,
-	const double *value, struct vm_arg *args);
+	const double *value, struct vm_arg *args, struct err *err);
 
 /* Bytes that lie before and behind each buffer, and what is in them. */
 #define LAUNCHER_CANARY 0xa5

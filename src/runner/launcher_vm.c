@@ -274,12 +274,34 @@ static int descriptor_words(uint64_t address, const struct tape_arg *a, bool is_
 	return n;
 }
 
-int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address,
-	const double *value, struct vm_arg *args)
+/* Whether a launcher passes this on where the IR's function has that type: it makes neither a
+ * number of the other kind nor a number of an address. A pointer may be given as a number. */
+static bool argument_fits(const struct tape_arg *a, const char *type)
 {
+	bool is_pointer = !strncmp(type, "!tt.ptr", 7), is_descriptor = !strncmp(type, "!tt.tensordesc", 14),
+		 is_float = type[0] == 'f' || type[0] == 'b', is_int = type[0] == 'i';
+	switch (a->kind) {
+	case TAPE_ARG_POINTER: return is_pointer;
+	case TAPE_ARG_INT: return is_int || is_pointer;
+	case TAPE_ARG_FLOAT:
+	case TAPE_ARG_VALUE: return is_float;
+	default: return is_descriptor || is_pointer; /* a descriptor, or the pointer that a lowered one begins with */
+	}
+}
+
+int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address,
+	const double *value, struct vm_arg *args, struct err *err)
+{
+	static const char *const kinds[] = {"memory", "a whole number", "a float", "a descriptor", "a float"};
 	int n = 0;
 	for (int a = 0; a < row->nargs; a++) {
 		const struct tape_arg *ta = &row->args[a];
+		/* Arguments beyond the function's are counted, and refused by the launch. */
+		if (n < vm_kernel_nargs(k) && !argument_fits(ta, vm_kernel_arg_type(k, n))) {
+			err_set(err, ERR_FORMAT, "launch of %s: argument %d is %s, and the kernel takes %.60s there",
+				vm_kernel_name(k), a, kinds[ta->kind], vm_kernel_arg_type(k, n));
+			return -1;
+		}
 		if (ta->kind == TAPE_ARG_DESCRIPTOR) {
 			bool is_lowered = n >= vm_kernel_nargs(k) || !vm_kernel_arg_is_descriptor(k, n);
 			n += descriptor_words(address[a], ta, is_lowered, args + n);
@@ -381,8 +403,11 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	reach_make(v, row, &own);
 	row_values(v, row, value);
 	reach_addresses(&own, row, address);
+	struct err misfit = {0};
+	int nargs = launcher_arguments(kernel, row, address, value, args, &misfit);
+	if (nargs < 0) return launcher_fault(fault, "argument", index, row->line, misfit.text);
 	struct vm_launch_options o = {.args = args,
-		.nargs = launcher_arguments(kernel, row, address, value, args),
+		.nargs = nargs,
 		.buffers = own.buffers,
 		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,

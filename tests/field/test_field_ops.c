@@ -113,6 +113,9 @@ static void identities_at(struct field *f, struct field_value x, struct field_va
 		{"log10", field_mul(f, ONE(LOG10, x), ONE(LOG_E, field_integer(f, 10))), ONE(LOG_E, x)},
 		{"reciprocal", field_mul(f, ONE(RECIPROCAL, x), x), one},
 		{"rsqrt", field_mul(f, ONE(RSQRT, x), ONE(SQRT, x)), one},
+		{"root of 4x", ONE(SQRT, field_mul(f, field_integer(f, 4), x)), field_mul(f, two, ONE(SQRT, x))},
+		{"root of 8/pi", field_constant(f, 1.5957691216057308, 53),
+			field_mul(f, two, field_constant(f, 0.7978845608028654, 53))},
 		{"sinh", field_mul(f, two, ONE(SINH, x)), field_sub(f, e, back)},
 		{"cosh", field_mul(f, two, ONE(COSH, x)), field_add(f, e, back)},
 		{"tan", field_mul(f, ONE(TAN, x), ONE(COS, x)), ONE(SIN, x)},
@@ -153,7 +156,7 @@ static void identities_at(struct field *f, struct field_value x, struct field_va
 
 static void identities(void **state)
 {
-	int counted[64] = {0}, draws = 24, rows = 28;
+	int counted[64] = {0}, draws = 24, rows = 30;
 	for (int i = 0; i < draws; i++) {
 		struct field f;
 		field_init(&f, 300 + (uint64_t)i);

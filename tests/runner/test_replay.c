@@ -27,13 +27,15 @@
 	"    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n" \
 	"    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
 	"    tt.store %yp, %w, %m : tensor<16x!tt.ptr<f32>>\\n    tt.return\\n  }\\n}\\n"
-#define KERNELS "\"kernels\": [{\"name\": \"k\", \"ttir\": \"" ADD_ONE \
-	"\", \"num_warps\": 1, \"num_stages\": 1, \"num_ctas\": 1}]"
+#define ADD_KERNEL "{\"name\": \"k\", \"ttir\": \"" ADD_ONE "\", \"num_warps\": 1, \"num_stages\": 1, \"num_ctas\": 1}"
+#define KERNELS "\"kernels\": [" ADD_KERNEL "]"
 #define VIEW(b) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}"
 #define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
 	"\"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 64}]"
-#define LAUNCH(x, y, n) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [" \
-	"{\"buffer\": " #x ", \"offset\": 0}, {\"buffer\": " #y ", \"offset\": 0}, {\"int\": " #n "}]}"
+#define LAUNCH_OF(x, y, n) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [" \
+	x ", " y ", " n "]}"
+#define MEMORY(b) "{\"buffer\": " #b ", \"offset\": 0}"
+#define LAUNCH(x, y, n) LAUNCH_OF(MEMORY(x), MEMORY(y), "{\"int\": " #n "}")
 #define COPY(to, from) "{\"op\": \"copy\", \"line\": 8, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
 #define FILL(to, value) "{\"op\": \"fill\", \"line\": 9, \"dst\": " VIEW(to) ", \"value\": " #value "}"
 #define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) \
@@ -169,15 +171,18 @@ static void test_missed(void **state)
 static void test_values_stay(void **state)
 {
 #define VALUE_TAPE(more) "{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, " \
-	"{\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"const\", \"bytes\": 4, \"data\": \"AADAPw==\"}], " KERNELS \
-	", \"rows\": [" LAUNCH(0, 1, 16) more ", {\"op\": \"fill\", \"line\": 5, \"dst\": {\"buffer\": 2, " \
-	"\"offset\": 0, \"dtype\": \"float32\", \"shape\": [1], \"stride\": [1]}, \"value\": 0}], \"outputs\": [" \
+	"{\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"const\", \"bytes\": 4, \"data\": \"AADAPw==\"}], " \
+	"\"kernels\": [" ADD_KERNEL ", {\"name\": \"v\", \"ttir\": \"module {\\n  tt.func public @v(%x: !tt.ptr<f32>, " \
+	"%y: !tt.ptr<f32>, %a: f32) {\\n    tt.return\\n  }\\n}\\n\", \"num_warps\": 1, \"num_stages\": 1, " \
+	"\"num_ctas\": 1}], \"rows\": [" LAUNCH(0, 1, 16) more \
+	", {\"op\": \"fill\", \"line\": 5, \"value\": 0, \"dst\": {\"buffer\": 2, \"offset\": 0, " \
+	"\"dtype\": \"float32\", \"shape\": [1], \"stride\": [1]}}], \"outputs\": [" \
 	VIEW(1) "], \"tuple\": false}"
 	struct runner_result r;
 	replay_text(VALUE_TAPE(""), X, &r);
 	assert_false(r.has_fault);
 	runner_result_release(&r);
-	replay_text(VALUE_TAPE(", {\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": "
+	replay_text(VALUE_TAPE(", {\"op\": \"launch\", \"line\": 7, \"kernel\": 1, \"grid\": [1, 1, 1], \"args\": "
 						   "[{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"value\": {\"buffer\": "
 						   "2, \"offset\": 0, \"dtype\": \"float32\"}}]}"),
 		X, &r);
@@ -216,7 +221,7 @@ static void test_words_of_a_descriptor(void **state)
 		struct vm_arg words[2 * TAPE_ARGS_MAX + 1] = {{0}};
 		char *text = xasprintf("module {\n  tt.func public @k(%s) {\n    tt.return\n  }\n}\n", cases[i].arguments);
 		if (vm_kernel_create(text, strlen(text), &k, &err)) fail_msg("%s", err.text);
-		assert_int_equal(launcher_arguments(k, &row, address, NULL, words), cases[i].count);
+		assert_int_equal(launcher_arguments(k, &row, address, NULL, words, &err), cases[i].count);
 		for (int w = 0; w < cases[i].count; w++) assert_int_equal(words[w].i, cases[i].words[w]);
 		assert_true(words[1].nan_padding);
 		vm_kernel_free(k);
@@ -268,6 +273,11 @@ static void test_faults_have_codes(void **state)
 	check_fault(TAPE(COPY(0, 0) ", " LAUNCH(0, 1, 16), 1), X, "input-modified", 8);
 	check_fault(TAPE(LAUNCH(0, 0, 16), 0), X, "input-modified", 0);
 	check_fault(TAPE(LAUNCH(2, 1, 16), 1), X, "uninitialised", 0);
+	/* Arguments that no launcher passes on: a float or memory for an
+	 * integer, a float for memory. */
+	check_fault(TAPE(LAUNCH_OF(MEMORY(0), MEMORY(1), "{\"float\": 16.0}"), 1), X, "argument", 7);
+	check_fault(TAPE(LAUNCH_OF(MEMORY(0), MEMORY(1), MEMORY(0)), 1), X, "argument", 7);
+	check_fault(TAPE(LAUNCH_OF(MEMORY(0), "{\"float\": 0.0}", "{\"int\": 16}"), 1), X, "argument", 7);
 	check_fault(TAPE(LIBRARY(1, 0) ", " LAUNCH(1, 2, 16), 2), X, "library-row", 10);
 	check_fault(TAPE(LAUNCH(0, 1, 16), 1), (struct runner_given){.bytes = 60}, "bad-tape", 0);
 	check_fault("{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": "

@@ -92,6 +92,9 @@ answer small '/^\/\//{s/\bM\b/24/g;s/\bN\b/500/g}'
 answer sizes 's/^\/\/ input x0 f32\[M, N\]/\/\/ input x0 f32[M, 301]/'
 answer words 's/^\/\/ output/\/\/ result/'
 answer types 's/arith.addi \(%[a-z_0-9]*\), \(%[a-z_0-9]*\) : tensor<1024xi32>/arith.addi \1, \2 : tensor<512xi32>/'
+# One argument more, an f32 that nothing reads, and what the head gives for it.
+answer kind 's/\(@add_relu(.*%n: i32\))/\1, %b: f32)/;s/\(t[0-9], M \* N\))$/\1, 5)/'
+answer kind_twin 's/\(@add_relu(.*%n: i32\))/\1, %b: f32)/;s/\(t[0-9], M \* N\))$/\1, 5.0)/'
 types=$(grep -n "tensor<512xi32>" "$WORK/answers/types.py" | head -1 | cut -d: -f1)
 "$HONE" verify --task "$WORK/task.py" --candidate "$WORK/answers" --threads 1 --seed 7 >"$WORK/out" 2>&1
 awk -v folder="$WORK/answers/" 'index($0, folder) == 1 {
@@ -112,6 +115,9 @@ said "an answer for other sizes" sizes "^invalid (other-sizes"
 said "a line that is none of the head's" words "^invalid (bad-ir"
 said "types that do not fit, with the line" types "kernel.ttir\":$types:"
 said "and the line's text" types "^ *$types | .*tensor<512xi32>"
+said "a whole number in place of a float" kind "^invalid (bad-argument"
+said "is named" kind "argument 4 is a whole number, and the kernel takes f32 there"
+said "a float in its place is genuine" kind_twin "^genuine$"
 # A file of another name is the module, as before.
 "$HONE" verify --task "$WORK/task.py" --candidate "$WORK/good.ttir" --threads 1 --emit "$WORK/again.py" >"$WORK/out" 2>&1
 [ ! -e "$WORK/again.py" ] && check ok "an answer in IR has no module" || check "not ok" "an answer in IR has no module"
