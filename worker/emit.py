@@ -15,6 +15,7 @@ import textwrap
 
 import rebuild
 from emit_reach import check_kernel, check_pure
+from output_form import TEXT_MAX
 from rebuild import COMPILER_OPTIONS, Unsupported
 from tracer_ttir import written_arguments
 
@@ -491,6 +492,8 @@ class Emitter:
         outputs = [self.view(v) for v in self.tape["outputs"]]
         result = outputs[0] if not self.tape["tuple"] else "(" + "".join(o + ", " for o in outputs) + ")"
         if "form" in self.tape:
+            if len(self.tape["form"]) > TEXT_MAX:
+                raise Unsupported("what forward returns beside its tensors is too long")
             result = formed(ast.parse(self.tape["form"], mode="eval").body, iter(outputs))
         method = ([f"    def _forward_{number}(self, tensors):"]
                   + [f"        {line}" for line in used + streams + rows + kept])

@@ -8,6 +8,7 @@
 #include "runner/runner.h"
 #include "tape/tape.h"
 #include "verify/compare.h"
+#include <ctype.h>
 #include <math.h>
 
 /* Fault codes of the runner, and what they mean for a verdict. */
@@ -69,6 +70,52 @@ int attempt_fault_end(struct grading *g, const struct runner_fault *f, const str
 		"the replay of this tape ends with %.60s: %.600s", f->code, f->text);
 }
 
+/* Reads a number at *at, if one begins there; false: none does. */
+static bool form_number(const char **at, double *x)
+{
+	const char *digits = *at + (**at == '-');
+	if (!isdigit((unsigned char)*digits)) return false;
+	char *end;
+	*x = strtod(*at, &end);
+	*at = end;
+	return true;
+}
+
+/* Whether two values of forward are put together alike (worker/output_form.py). A float counts by
+ * its first six digits, since other ways to compute a constant end in other last digits; whole
+ * numbers and texts count as they are. */
+static bool form_equals(const char *a, const char *b)
+{
+	char quote = 0; /* of the text that a and b are in; 0: none */
+	while (*a && *b) {
+		/* Numbers outside of texts: a name's digits are no number. Equal
+		 * letters need no reading. */
+		const char *from_a = a, *from_b = b;
+		double x, y;
+		if (!quote && form_number(&a, &x) && form_number(&b, &y)) {
+			size_t na = (size_t)(a - from_a), nb = (size_t)(b - from_b);
+			bool is_same = na == nb && !memcmp(from_a, from_b, na);
+			bool is_float = memchr(from_a, '.', na) || memchr(from_a, 'e', na) || memchr(from_b, '.', nb) ||
+				memchr(from_b, 'e', nb);
+			char s[32], t[32];
+			snprintf(s, sizeof s, "%.6g", x);
+			snprintf(t, sizeof t, "%.6g", y);
+			if (!is_same && (!is_float || strcmp(s, t))) return false;
+			continue;
+		}
+		a = from_a;
+		b = from_b;
+		/* Anything else, letter by letter; a backslash takes the next letter with it. */
+		if (*a != *b) return false;
+		if (quote && *a == '\\' && a[1] && a[1] == b[1]) a++, b++;
+		else if (*a == quote) quote = 0;
+		else if (!quote && (*a == '\'' || *a == '"')) quote = *a;
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
 int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial)
 {
 	const char *hidden = trial->is_stock ? "" : " at other sizes";
@@ -86,7 +133,7 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 	/* Dicts, and what is beside the tensors. */
 	const json_t *like = json_object_get(oracle_variant_of(g->oracle, trial)->job, "form");
 	const char *form = json_string_value(json_object_get(t->json, "form")), *asked = json_string_value(like);
-	if (!g->ir && like && strcmp(form ? form : "", asked ? asked : ""))
+	if (!g->ir && like && !form_equals(form ? form : "", asked ? asked : ""))
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-form"), 0,
 			"forward returned %.200s%s, the reference returns %.200s (t: a tensor)", form ? form : "tensors alone",
 			hidden, asked ? asked : "tensors alone");

@@ -14,11 +14,33 @@ import torch
 
 import emit
 import emit_reach
+import output_form
 from command import check, done
 
 space = {"__name__": "emitted"}
 exec(emit.HEAD, space)
 flat, view = space["_flat"], space["_view"]
+
+# What is beside the tensors of forward's outputs comes back as it was, a float with all its digits.
+def beside(out):
+    return output_form.form_of(out, lambda v: v is memory)
+
+
+class Lying(float):
+    def __repr__(self):
+        return "0.5"
+    __str__ = __repr__
+    def __format__(self, how):
+        return "0.5"
+
+
+memory = object()
+out = (memory, 1 / 3, -1e-7, 7, True, None, "t's", {2: (memory, "1.5")})
+found = emit.formed(ast.parse(beside(out), mode="eval").body, iter(["memory"] * 2))
+check("numbers keep their digits", eval(found) == out, found)
+check("a class writes no number as another", beside((memory, Lying(0.75))) == "(t, 0.75, )", beside((Lying(0.75),)))
+long = [beside((memory, "a" * 5000 + end)) for end in "bc"]
+check("long texts that differ at their end differ", long[0] != long[1] and len(long[0]) < 4200, len(long[0]))
 
 # A view of 32 floats that begins at the 16th of 64: from its first element on, in any type.
 memory = torch.arange(64, dtype=torch.float32)
