@@ -513,20 +513,32 @@ def strided(x, number, anything):
 
 # ---- sizes ----
 
-def smaller(value, draw):
+def behind_a_block(low, high, draw):
+    """Of the odd sizes from low to high one that lies behind the largest power of two's multiple: a
+    loop that ends one element early loses a whole block there, and nothing elsewhere."""
+    odd = range(low | 1, high + 1, 2)
+    block = max((n - 1 & 1 - n for n in odd), default=0)
+    return draw.choice([n for n in odd if n - 1 & 1 - n == block]) if block else None
+
+
+def smaller(value, draw, at_block=False):
     """A secret smaller odd size that is no multiple of a block; very small ones grow instead."""
     if value >= 16:
-        return int(value * draw.uniform(0.6, 0.9)) | 1
+        size = int(value * draw.uniform(0.6, 0.9)) | 1
+        return at_block and behind_a_block(int(value * 0.6), int(value * 0.9), draw) or size
     # no power of two, which a mask could end at
     return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]
 
 
-def larger(value, draw, share):
+def larger(value, draw, share, at_block=False):
     """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power
     of two grows by a little, an odd size to an even one."""
     power = 1 << (value - 1).bit_length()
     room = power - value if value < power else max(1, value // 16)
-    size = value + draw.randint(1, max(1, int(room * share)))
+    most = value + max(1, int(room * share))
+    size = draw.randint(value + 1, most)
+    if at_block and value % 2 == 0:
+        return behind_a_block(value + 1, most, draw) or size
     # smaller sizes are odd, so where the task's own is as well this one is even
     return size - 1 if value % 2 and size % 2 else size
 
@@ -556,13 +568,15 @@ def size_variants(source, kind, seed, taken=(), tied=((), ())):
     the text belongs, which stay equal where they are, and those of them that stay as they are
     (oracle_rows.py)."""
     draw = random.Random(seed)
+    # Either the smaller or the larger sizes lie right behind blocks, and the others anywhere.
+    at_block = (draw.random() < 0.5) == (kind == "larger")
     groups = constant_groups(source, kind == "built", tied[1])[:VARIANT_ATTEMPTS]
     equal = lambda group, values: [values[[s.value for s in group].index(s.value)] if s.value in tied[0] else v
                                    for s, v in zip(group, values)]
     is_larger = kind == "larger"
-    grow = [lambda v, share=share: larger(v, draw, share) for share in (1, 0.5, 0.25, 0)]
+    grow = [lambda v, share=share: larger(v, draw, share, at_block) for share in (1, 0.5, 0.25, 0)]
     for group in groups:
-        for way in grow if is_larger else [lambda v: smaller(v, draw)]:
+        for way in grow if is_larger else [lambda v: smaller(v, draw, at_block or v % 2)]:
             yield sized(source, group, equal(group, [way(s.value) for s in group]))
     # What has to be divided (by heads, by groups) is no power of two at three quarters of one.
     for group in (groups or left_over(source, taken)) if kind == "built" else []:

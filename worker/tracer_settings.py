@@ -22,7 +22,7 @@ OTHERS = {"_csv": lambda m: (m.field_size_limit(), [(d, vars_of(m.get_dialect(d)
           "_abc": lambda m: m.get_cache_token(), "_socket": lambda m: m.getdefaulttimeout(),
           "_tracemalloc": lambda m: (m.is_tracing(), m.get_traceback_limit()),
           "faulthandler": lambda m: m.is_enabled(), "readline": lambda m: m.get_history_length(),
-          "mimetypes": lambda m: m.inited}
+          "mimetypes": lambda m: m.inited, "_ctypes": lambda m: m.get_errno()}
 
 
 def vars_of(thing):

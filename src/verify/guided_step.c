@@ -30,6 +30,7 @@
 #define ROOTS_MAX 3        /* sites that are searched by themselves */
 #define ROOT_PROBES 6
 #define ROOT_MAX 1e6
+#define NONZERO 1.375      /* of all elements: of few digits, and no number that functions favour */
 #define EDITS_MAX 6
 #define FAR_MAX 1024 /* of a lone value */
 #define DWARFED 0x1p-8
@@ -246,6 +247,27 @@ static double seen_alike(const struct runner_site *s, double at_zero)
 	return is_alike(s->most, at_zero) ? s->least : NAN;
 }
 
+/* Whether data is compared with data. */
+static bool has_compared(const struct guided *s, int variant)
+{
+	for (int i = 0; i < s->variants[variant].n; i++) {
+		const struct runner_site *site = &s->variants[variant].sites[i].site;
+		if (site->kind == SITE_COMPARE && isnan(site->constant) && !site->nfixed) return true;
+	}
+	return false;
+}
+
+/* All elements are one number. */
+static int uniform_probe(struct grading *g, struct oracle_session *session, const struct trace *tr, int variant,
+	double u, bool *is_over, struct err *err)
+{
+	struct measure m;
+	json_t *edits = json_pack("[o]", edit("uniform", -1, u));
+	int rc = probe(g, session, tr, variant, edits, &m, is_over, err);
+	json_decref(edits);
+	return rc;
+}
+
 /* One site by the secant method: all elements of all inputs are one number, which moves to where
  * the operands meet; then that number and its neighbours stand among ordinary values. What depends
  * on more than one number is left alone.
@@ -262,11 +284,9 @@ static int root_search(
 		 * its operands were. `u` and `d` hold the last two probes, taking
 		 * turns: 0 first, then 1. */
 		int at = n & 1;
-		json_t *edits = json_pack("[o]", edit("uniform", -1, u[at]));
 		struct site_state *st = &g->guided->variants[variant].sites[site];
 		st->site.least = st->site.most = NAN;
-		rc = probe(g, session, tr, variant, edits, &m, &is_over, err);
-		json_decref(edits);
+		rc = uniform_probe(g, session, tr, variant, u[at], &is_over, err);
 		st = &g->guided->variants[variant].sites[site];
 		/* Without one distance for all elements this is no function of one number; at distance 0
 		 * the operands met. */
@@ -543,6 +563,10 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	if (variant == 0 && !rc) rc = guided_small_search(g, session, tr, err);
 	int n = 0;
 	if (!rc) rc = sprinkles(g, session, tr, variant, &n, &is_over_early, err);
+	/* Rows of zeros may be the only block that is equal throughout, and a sum that
+	 * leaves those out is right. */
+	if (!rc && !is_over_early && has_compared(g->guided, variant))
+		rc = uniform_probe(g, session, tr, variant, NONZERO, &is_over_early, err);
 	is_over = is_over_early;
 	/* Of several such recipes one counts. A step that helped is taken once more on top of itself;
 	 * else the next one is tried. */

@@ -204,6 +204,12 @@ void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site 
 		uint64_t last;
 		uint32_t leading;
 		if (!digits_of(e, data + (size_t)i * elem_bytes(e), &last, &leading)) continue;
+		/* One number in many lanes is one number: what is made of zeros. */
+		uint64_t value = 0;
+		memcpy(&value, data + (size_t)i * elem_bytes(e), elem_bytes(e));
+		if (value == s->former) s->repeated = value;
+		s->former = value;
+		if (value == s->repeated) continue;
 		if (!s->lanes) s->last = last;
 		s->lanes++;
 		s->lanes_now++;

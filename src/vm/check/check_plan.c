@@ -17,9 +17,6 @@
 #include "vm/map/map.h"
 #include <stdlib.h>
 
-#define RMW_ADD_FLOAT 4  /* of lower_memory.c, rmw_names */
-#define RMW_EXCHANGE 9
-
 /* ---- where pointers come from ---- */
 
 static bool roots_add(struct vm_roots *to, const struct vm_roots *from)

@@ -150,6 +150,9 @@ struct vm_program {
 		bool has_acquire;             /* some atomic's result is used, so that it can order anything */
 	} plan;
 };
+/* Of imm[0] of an atomic (lower_memory.c, rmw_names). */
+enum { RMW_ADD_FLOAT = 4, RMW_EXCHANGE = 9 };
+
 /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is
  * used, so that all threads of the program wait for it; unseen: an atomic whose result nobody uses;
  * uncached: a load that passes L1 by. */

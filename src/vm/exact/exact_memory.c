@@ -154,11 +154,11 @@ int exact_store(struct exact *e, const struct vm_instr *in)
  * depends on them depends on the order, and differs from a reference that does not. */
 int exact_atomic(struct exact *e, const struct vm_instr *in)
 {
-	enum { RMW_FADD = 4 };
 	struct access a;
 	const struct exact_block *v = exact_source(e, in, 1);
 	int dst = vm_dst(&e->c, in, 0);
-	if (in->imm[0] != RMW_FADD) return exact_stop(e, in, VM_EXACT_OUTSIDE, "an atomic on floats that does not add");
+	if (in->imm[0] != RMW_ADD_FLOAT)
+		return exact_stop(e, in, VM_EXACT_OUTSIDE, "an atomic on floats that does not add");
 	if (!access_of(e, in, 2, vm_src(&e->c, in, 1), &a)) return 1;
 	/* Lane by lane, since several may add to one place. */
 	struct exact_block *old = exact_block_new(e, in, a.n);

@@ -12,7 +12,6 @@
 #include "vm/meter/meter.h"
 #include <stdlib.h>
 
-#define ADD_FLOAT 4 /* of imm[0] */
 #define INT_OP(name, U, S) \
 	static void name(uint8_t *p, const uint8_t *value, uint8_t *old, int kind) \
 	{ \
@@ -70,7 +69,7 @@ static double float_at(enum elem e, const uint8_t *p, int64_t i)
 
 static void apply(uint8_t *p, const uint8_t *value, uint8_t *old, int kind, enum elem e)
 {
-	if (kind == ADD_FLOAT) {
+	if (kind == RMW_ADD_FLOAT) {
 		add_float(p, value, old, e);
 		return;
 	}
@@ -246,9 +245,11 @@ int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 	c->polled = in;
 	/* Either it arrives now, or its elements are on their way and nobody has their old values. */
 	bool is_late = may_be_late(c, in);
+	/* An exchange of which nobody asks what was there is a store. */
+	bool is_read = in->imm[0] != RMW_EXCHANGE || !(in->imm[3] & ORDER_UNSEEN);
 	for (int64_t i = 0; i < in->n; i++) {
 		if (mask && !mask[i]) continue;
-		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
+		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, is_read, true);
 		if (!p) return 1;
 		arrive_at(c, p, size);
 		if (is_late) {
@@ -258,7 +259,7 @@ int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 		apply(p, value + (size_t)i * size, d + (size_t)i * size, in->imm[0], (enum elem)in->result_elem);
 		c->version += memcmp(p, d + (size_t)i * size, size) != 0;
 	}
-	if (in->imm[0] == ADD_FLOAT && !c->late && vm_sum_wants_pairs(c, in))
+	if (in->imm[0] == RMW_ADD_FLOAT && !c->late && vm_sum_wants_pairs(c, in))
 		terms_tell(c, in, (const int64_t *)address, value, d, mask);
 	return finish(c, in, d, scalar, (const int64_t *)address, mask);
 }
