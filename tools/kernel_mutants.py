@@ -378,6 +378,9 @@ def grade(lines, threads, hidden_seed, out):
     p.stdin.close()
     with open(out, "a") as log:
         for line in p.stdout:
+            if "verdict" not in json.loads(line):     # it could not be judged, and may be later
+                print(f"kernel_mutants: {line.rstrip()}", file=sys.stderr)
+                continue
             log.write(line)
             log.flush()
     if p.wait():

@@ -3,7 +3,8 @@
 TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*.c))
 
 .PHONY: tests test test-corpora test-asan test-tsan sanitize-cpu arrows format format-check help
-tests: $(TEST_PROGRAMS) ## build the C tests
+# grade_list has a test of its own, a script.
+tests: $(TEST_PROGRAMS) $(BUILD)/bench/verify/grade_list ## build the C tests
 
 # Nobody runs them every day, so a change that breaks one would go unseen.
 BENCH_PROGRAMS := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard $(BENCH_SUBJECTS:%=bench/%/*.c)))

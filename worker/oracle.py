@@ -600,15 +600,16 @@ def send_proofs(send, variant, seeds):
 
 
 def fault_of(e):
+    words = oracle_faults.words_of(e)
     if oracle_faults.is_ours(e):
         return {"fault": {"code": oracle_faults.CODE, "type": type(e).__name__, "line": 0,
-                          "text": f"{oracle_faults.place_of(e)}: {type(e).__name__}: {e}"[:1000]}}
+                          "text": f"{oracle_faults.place_of(e)}: {type(e).__name__}: {words}"[:1000]}}
     code = e.code if isinstance(e, Fault) else "task-memory" if isinstance(e, MemoryError) else "task-broken"
     line = e.lineno or 0 if isinstance(e, SyntaxError) and e.filename == TASK_FILE else 0
     for frame in traceback.extract_tb(e.__traceback__):
         if frame.filename == TASK_FILE:
             line = frame.lineno or 0
-    text = str(e) if isinstance(e, Fault) else f"{type(e).__name__}: {e}"
+    text = words if isinstance(e, Fault) else f"{type(e).__name__}: {words}"
     return {"fault": {"code": code, "type": type(e).__name__, "text": text[:1000], "line": line}}
 
 

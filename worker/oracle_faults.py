@@ -59,3 +59,13 @@ def place_of(e):
     """Where it was raised, for people."""
     last = traceback.extract_tb(e.__traceback__)[-1]
     return f"{os.path.basename(last.filename)}:{last.lineno}"
+
+
+def words_of(e):
+    """What an exception says, as a text that a message can carry. A task writes it: half of a
+    surrogate pair and a NUL are no text, and an exception may fail to say anything."""
+    try:
+        text = str(e)
+    except BaseException:
+        text = "(what it says cannot be read)"
+    return str.encode(text, "utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -12,6 +12,7 @@ import mmap
 import torch
 from torch.utils import _pytree as pytree
 
+import oracle_faults
 import wire
 
 DTYPES = {name: getattr(torch, name)
@@ -161,4 +162,5 @@ def serve(job, sock):
             compute(job["library"][message["row"]], memory)
             wire.send(sock, {"done": True})
         except Exception as e:
-            wire.send(sock, {"fault": f"{'' if isinstance(e, CannotCompute) else type(e).__name__ + ': '}{e}"[:300]})
+            kind = "" if isinstance(e, CannotCompute) else f"{type(e).__name__}: "
+            wire.send(sock, {"fault": f"{kind}{oracle_faults.words_of(e)}"[:300]})

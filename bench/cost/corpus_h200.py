@@ -206,6 +206,9 @@ def grade(options, chosen, rows):
         done.stdin.close()
         for line in done.stdout:
             graded = json.loads(line)
+            if "verdict" not in graded:
+                say(f"not judged: {line.rstrip()}")
+                continue
             rows[graded["id"]] = row = {k: graded["verdict"].get(k) for k in KEPT}
             say(f"{graded['id']}: {row}")
             write_json("predicted.json", dict(sorted(rows.items())))

@@ -48,7 +48,11 @@ static int unknown_command(const char *name)
 
 int cli_fail(const char *command, const struct err *err)
 {
-	fprintf(stderr, "hone %s: %s\n", command, err->text);
+	/* Stores, model files and candidates are strangers', and errors cite them. */
+	char text[sizeof err->text];
+	memcpy(text, err->text, sizeof text);
+	text_make_printable(text);
+	fprintf(stderr, "hone %s: %s\n", command, text);
 	return err->code == ERR_USAGE ? 2 : 1;
 }
 

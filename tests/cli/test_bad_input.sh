@@ -38,7 +38,7 @@ printf '{"title": "t"}\n' >"$dir/tables.json"
 printf '{"prompt": "a", "completion": "b"}\n' >"$dir/ab.jsonl"
 "$hone" sft --model "$dir/small" --data "$dir/ab.jsonl" --max_steps 1 --output_dir "$dir/sft" >/dev/null 2>&1
 
-echo 1..52
+echo 1..53
 # what is missing
 expect 2 'model is missing' "$hone" rl
 expect 2 'tasks is missing' "$hone" rl --model "$model"
@@ -97,6 +97,9 @@ expect 1 "$dir/no/p.jsonl.*folder" "$hone" pairs synth --tasks "$policy/tasks.js
 expect 1 'text.db: not an SQLite file' "$hone" report --store "$dir/text.db" --out "$dir/r.html"
 expect 1 "$dir/none.db" "$hone" report --store "$dir/none.db" --out "$dir/r.html"
 expect 1 'tables.json.*columns' "$hone" report --store "$dir/sft/hone.db" --tables "$dir/tables.json" --out "$dir/r.html"
+# What a file of a stranger's is cited with moves no cursor.
+printf '[\033[31m]' >"$dir/escape.json"
+expect 1 "escape.json: column 2: invalid token near '[?]'" "$hone" report --store "$dir/sft/hone.db" --tables "$dir/escape.json" --out "$dir/r.html"
 # A table that is one is in the report.
 printf '[{"title": "plums", "columns": ["n"], "rows": [["seven"]]}]\n' >"$dir/plums.json"
 expect 0 'it is told' sh -c '"$1" report --store "$2/sft/hone.db" --tables "$2/plums.json" --out "$2/r.html" >/dev/null && grep -q seven "$2/r.html" && echo it is told >&2' - "$hone" "$dir"

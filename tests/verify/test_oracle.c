@@ -206,6 +206,9 @@ static void test_broken_tasks_have_codes(void **state)
 		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-too-large",
 			"reference needs"}, /* so is what only forward needs */
 		{MODEL("import sys; sys.exit()"), "task-broken", "SystemExit"},
+		/* What an exception says is a stranger's: no text, or nothing at all. */
+		{MODEL("raise ValueError('half \\ud800 of \\0 it')"), "task-broken", "ValueError: half ? of \xef\xbf\xbd it"},
+		{MODEL("raise type('E', (Exception,), {'__str__': lambda e: 1 / 0})"), "task-broken", "E: (what it says"},
 	};
 	/* Code and words of the fault; in none of them is the task's fault taken for ours. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
