@@ -224,6 +224,31 @@ static void test_nothing_hides(void **state)
 	assert_same_counts(&(struct launch_case){hidden_kernel, {4096, 1, 1}, 2, {4 * n, 4 * n}, 1, {n}});
 }
 
+/* The same program, which asks for its number by inline assembly. */
+#define ASKED(head, name) head \
+	"%asked = tt.elementwise_inline_asm \"mov.u32 $0, " name ";\" {constraints = \"=r,r\", " \
+	"packed_element = 1 : i32, pure = true} %n : i32 -> i32\n"
+#define HIDDEN_BY(name) HEAD("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32") BLOCK_ADD(TURNS(ASKED("", name), \
+	"%who = arith.constant 777 : i32\n%much = arith.constant 40000 : i32\n%is = arith.cmpi eq, %asked, %who : i32\n" \
+	"%turns = arith.select %is, %much, %one : i32\n")) TAIL
+
+static void test_nothing_hides_in_assembly(void **state)
+{
+	static const char by_program[] = HIDDEN_BY("%ctaid.x"), by_grid[] = HIDDEN_BY("%nctaid.x"),
+					  by_sm[] = HIDDEN_BY("%smid");
+	int64_t n = 4096 * 256;
+	assert_same_counts(&(struct launch_case){by_program, {4096, 1, 1}, 2, {4 * n, 4 * n}, 1, {n}});
+	/* How many there are is the same for all. */
+	assert_same_counts(&(struct launch_case){by_grid, {4096, 1, 1}, 2, {4 * n, 4 * n}, 1, {n}});
+	/* Where a program runs is as open as what stands in memory. */
+	struct err err = {0};
+	struct vm_report r;
+	struct launch_case c = {by_sm, {4096, 1, 1}, 2, {4 * n, 4 * n}, 1, {n}};
+	assert_int_equal(run(&c, &(struct vm_sample_options){.seed = 1}, &r, &err), ERR_UNSUPPORTED);
+	if (!strstr(err.text, "trip count") || !strstr(err.text, "depends on data")) fail_msg("%s", err.text);
+	vm_report_release(&r);
+}
+
 /* Rows of 300 floats: 37.5 sectors, so what a row asks for depends on where it begins. */
 static const char rows_kernel[] = HEAD(
 	"%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32") "%pid = tt.get_program_id x : i32\n%s = arith.muli %pid, %n : i32\n"
@@ -393,8 +418,8 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elementwise), cmocka_unit_test(test_tiles),
-		cmocka_unit_test(test_triangle), cmocka_unit_test(test_nothing_hides), cmocka_unit_test(test_ragged),
-		cmocka_unit_test(test_large), cmocka_unit_test(test_atomics), cmocka_unit_test(test_depends_on_data),
-		cmocka_unit_test(test_ways)};
+		cmocka_unit_test(test_triangle), cmocka_unit_test(test_nothing_hides),
+		cmocka_unit_test(test_nothing_hides_in_assembly), cmocka_unit_test(test_ragged), cmocka_unit_test(test_large),
+		cmocka_unit_test(test_atomics), cmocka_unit_test(test_depends_on_data), cmocka_unit_test(test_ways)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

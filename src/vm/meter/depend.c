@@ -1,14 +1,15 @@
 /* What counts depend on. Two marks go forward through the program, from operands to results until
- * nothing changes: DATA from what loads and atomics read, PROGRAM from the program's number. An
- * address, a mask or a branch with the mark DATA makes the counts a matter of values; a branch with
- * PROGRAM makes them differ between programs. Then the instructions that branches need are found
- * backwards: run alone they tell how long each program's way is.
+ * nothing changes: DATA from what loads and atomics read, PROGRAM from the program's number, which
+ * inline assembly knows too. An address, a mask or a branch with the mark DATA makes the counts a
+ * matter of values; a branch with PROGRAM makes them differ between programs. Then the instructions
+ * that branches need are found backwards: run alone they tell how long each program's way is.
  *
  * A region's values are made by the instruction that owns it: what goes in marks its first
  * instruction's results, and what comes out of its last marks the owner's. */
 #include "vm/meter/depend.h"
 #include "base/base.h"
 #include "vm/core/program.h"
+#include "vm/ptx/ptx.h"
 #include <stdlib.h>
 
 enum { MARK_DATA = 1, MARK_PROGRAM = 2 };
@@ -16,6 +17,24 @@ enum { MARK_DATA = 1, MARK_PROGRAM = 2 };
 static bool reads_memory(const struct vm_instr *in)
 {
 	return in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
+}
+/* Inline assembly that reads which program it is in tells as much as the program's number does.
+ * Which multiprocessor it runs on is as little known beforehand as what stands in memory. */
+static uint8_t asm_marks(const struct asm_block *block)
+{
+	uint8_t all = 0;
+	for (int i = 0; i < block->code.npresets; i++) {
+		int special = block->code.presets[i].special;
+		if (special >= PTX_CTAID && special < PTX_NCTAID) all |= MARK_PROGRAM;
+		if (special == PTX_SMID) all |= MARK_DATA;
+	}
+	return all;
+}
+/* What an instruction's results depend on by themselves, whatever its operands are. */
+static uint8_t marks_made(const struct vm_instr *in)
+{
+	if (in->op == OP_INLINE_ASM) return asm_marks(in->extra);
+	return reads_memory(in) ? MARK_DATA : in->op == OP_PROGRAM_ID ? MARK_PROGRAM : 0;
 }
 static bool steers(const struct vm_instr *in) { return in->op == OP_JUMP_UNLESS || in->op == OP_LOOP_TEST; }
 static bool has_region(const struct vm_program *p, int i)
@@ -35,7 +54,7 @@ static bool marks_step(const struct vm_program *p, int i, uint8_t *marks)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	bool changed = false;
-	uint8_t all = reads_memory(in) ? MARK_DATA : in->op == OP_PROGRAM_ID ? MARK_PROGRAM : 0;
+	uint8_t all = marks_made(in);
 	/* A move copies each operand to the result at its own place. */
 	for (int s = 0; in->op == OP_MOVE && s < in->nsrc; s++)
 		changed |= mark(marks, dst_id(p, in, s), marks[src_id(p, in, s)]);
