@@ -466,7 +466,7 @@ def keeps_positions(variant, trial, positive, power, result):
 
 
 def skip(send, index, trial, why):
-    send({"trial": {"index": index, "distribution": trial["distribution"], "skipped": why[:300]}})
+    send({"trial": {"index": index, "distribution": trial["distribution"], "skipped": wire.words(why[:300])}})
 
 
 # ---- variants ----
@@ -609,7 +609,7 @@ def fault_of(e):
         if frame.filename == TASK_FILE:
             line = frame.lineno or 0
     text = str(e) if isinstance(e, Fault) else f"{type(e).__name__}: {e}"
-    return {"fault": {"code": code, "type": type(e).__name__, "text": text[:1000], "line": line}}
+    return {"fault": {"code": code, "type": type(e).__name__, "text": wire.words(text[:1000]), "line": line}}
 
 
 def run(job, sock):

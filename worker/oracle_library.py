@@ -161,4 +161,5 @@ def serve(job, sock):
             compute(job["library"][message["row"]], memory)
             wire.send(sock, {"done": True})
         except Exception as e:
-            wire.send(sock, {"fault": f"{'' if isinstance(e, CannotCompute) else type(e).__name__ + ': '}{e}"[:300]})
+            text = str(e) if isinstance(e, CannotCompute) else f"{type(e).__name__}: {e}"
+            wire.send(sock, {"fault": wire.words(text[:300])})
