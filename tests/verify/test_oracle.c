@@ -206,6 +206,7 @@ static void test_broken_tasks_have_codes(void **state)
 		{MODEL("return x + torch.ones(1 << 40)[:1]"), "task-too-large",
 			"reference needs"}, /* so is what only forward needs */
 		{MODEL("import sys; sys.exit()"), "task-broken", "SystemExit"},
+		{MODEL("raise ValueError('half \\ud800 of a pair')"), "task-broken", "ValueError: half ? of a pair"},
 	};
 	/* Code and words of the fault; in none of them is the task's fault taken for ours. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -235,6 +236,10 @@ static void test_forms_of_tasks(void **state)
 			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return [[2, 3], {'a': 1}]\n", 1},
 		{"    def forward(self, x):\n        return x + 1\n",
 			"def get_inputs(): return torch.rand(4, 8)\ndef get_init_inputs(): return ()\n", 1},
+		{"    def forward(self, x, y):\n        return x + y\n",
+			"def get_inputs(): return (torch.rand(4, 8) for _ in range(2))\n"
+			"def get_init_inputs():\n    yield from ()\n",
+			2},
 		{"    def forward(self, x, *, y):\n        return {'a': x + y, 'b': [x - y, 3, None, 'words']}\n",
 			"def get_inputs(): return {'x': torch.rand(4, 8), 'y': torch.rand(4, 8)}\ndef get_init_inputs(): return "
 			"{}\n",
