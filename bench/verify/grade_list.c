@@ -5,7 +5,8 @@
  * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is
  * that object with "verdict", the object that `hone verify --json` prints. Lines come in the order
  * in which verdicts are ready, and each is flushed, so that a run that was interrupted keeps what
- * it has. COST_SIZE is --cost_size of `hone verify`. WORK_MS: nominal milliseconds of the
+ * it has. A line whose task or candidate cannot be read has "error" in place of "verdict", and the
+ * exit status is 1. COST_SIZE is --cost_size of `hone verify`. WORK_MS: nominal milliseconds of the
  * reference, which decide at which sizes values are judged (docs/tasks.md, Sizes). EMIT: a file, as
  * that of `hone verify --emit`; the next genuine candidate's module takes its place, and each
  * verdict's detail says whether one was written. */
@@ -73,6 +74,26 @@ static int collect(struct verifier *v, struct list *l, struct err *err)
 	return 0;
 }
 
+/* The line as it is printed where its task or its candidate cannot be read. */
+static void line_refuse(struct list *l, int i, struct err *err)
+{
+	json_t *line = l->lines[i];
+	char *said = xstrdup(err->text);
+	text_make_printable(said);
+	if (!json_is_object(line)) line = json_pack("{s:O}", "line", line);
+	else json_incref(line);
+	json_object_set_new(line, "error", json_string(said));
+	char *text = json_dumps(line, JSON_COMPACT);
+	puts(text);
+	fflush(stdout);
+	free(text);
+	free(said);
+	json_decref(line);
+	json_decref(l->lines[i]);
+	l->lines[i] = NULL;
+	*err = (struct err){0};
+}
+
 int main(int argc, char **argv)
 {
 	static struct list list;
@@ -86,19 +107,30 @@ int main(int argc, char **argv)
 		.seed = strtoull(argv[2], NULL, 10),
 		.cost_size = argc > 3 ? argv[3] : NULL,
 		.oracle_work_ms = argc > 4 ? atoi(argv[4]) : 0};
-	int rc = list_read(&list, &err), handed = 0, done = 0;
+	int rc = list_read(&list, &err), handed = 0, done = 0, failed = 0;
 	if (!rc) rc = verifier_create(&o, &v, &err);
 	/* A window is outstanding at any time: the sources of a long list are not all held at once. */
 	while (!rc && done < list.count) {
 		while (!rc && handed < list.count && handed - done < WINDOW) {
-			rc = submit(v, list.lines[handed], handed, argc > 5 ? argv[5] : NULL, &err);
+			int line_rc = submit(v, list.lines[handed], handed, argc > 5 ? argv[5] : NULL, &err);
+			/* A line whose task or candidate cannot be read has no verdict;
+			 * the others have theirs. */
+			if (line_rc && line_rc != ERR_INFRA) {
+				line_refuse(&list, handed, &err);
+				done++;
+				failed++;
+			} else {
+				rc = line_rc;
+			}
 			handed++;
 		}
-		if (!rc) rc = collect(v, &list, &err);
-		done++;
+		if (!rc && done < handed) {
+			rc = collect(v, &list, &err);
+			done++;
+		}
 	}
 	if (rc) fprintf(stderr, "grade_list: %s\n", err.text);
 	verifier_free(v);
 	for (int i = 0; i < list.count; i++) json_decref(list.lines[i]);
-	return rc != 0;
+	return rc || failed;
 }
