@@ -75,10 +75,10 @@ def run(job, sock):
         if job.get("want_cubin"):
             fds = (memory_file(cubin),)
     except CompileFault as fault:
-        result = {"fault": {"code": fault.code, "text": str(fault)[:TEXT_MAX]}}
+        result = {"fault": {"code": fault.code, "text": wire.words(str(fault)[:TEXT_MAX])}}
     except Exception as error:
         text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(scratch.folder + os.sep, "")
-        result = {"fault": {"code": "compile-error", "text": text[:TEXT_MAX]}}
+        result = {"fault": {"code": "compile-error", "text": wire.words(text[:TEXT_MAX])}}
     wire.send(sock, result, fds)
 
 

@@ -466,7 +466,7 @@ def keeps_positions(variant, trial, positive, power, result):
 
 
 def skip(send, index, trial, why):
-    send({"trial": {"index": index, "distribution": trial["distribution"], "skipped": why[:300]}})
+    send({"trial": {"index": index, "distribution": trial["distribution"], "skipped": wire.words(why[:300])}})
 
 
 # ---- variants ----

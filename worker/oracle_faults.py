@@ -12,6 +12,8 @@ import re
 import sys
 import traceback
 
+import wire
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CODE = "ours"       # of the fault that is sent; src/verify/oracle.c knows it
 CALL = re.compile(r"(?:(\w+)\.)?(\w+)\(\) (?:missing|takes|got)")
@@ -68,4 +70,4 @@ def words_of(e):
         text = str(e)
     except BaseException:
         text = "(what it says cannot be read)"
-    return str.encode(text, "utf-8", "replace").decode().replace("\0", "\ufffd")
+    return wire.words(text).replace("\0", "\ufffd")

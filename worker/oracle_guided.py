@@ -45,7 +45,7 @@ def answer(variant, recipe, sock):
     trial = {"seed": recipe["seed"], "distribution": DISTRIBUTION, "parameters": "random", "placed": named("place"),
              "dominant": [(name, at, shares(e)[i] * e["by"]) for e in recipe["edits"] if e["op"] == "dominate"
                           for i, (name, at, _) in enumerate(e["at"]) if isinstance(name, str)]}
-    skip = lambda why: wire.send(sock, {"trial": {"distribution": name, "skipped": why[:300]}})
+    skip = lambda why: wire.send(sock, {"trial": {"distribution": name, "skipped": wire.words(why[:300])}})
     try:
         r = result(variant, trial, recipe["edits"])
         if r is not None and not is_good(variant, r) and turns_plain(variant, trial):

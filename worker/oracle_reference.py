@@ -4,6 +4,7 @@ in its own precision and in fp64.
 A task may be written in several ways (docs/tasks.md): arguments as a list, a tuple, a dict of
 keywords, a pair of both or a single tensor; on the CPU or on cuda; with a forward that draws random
 numbers, which is then called under one seed, as KernelBench does."""
+import collections.abc
 import contextlib
 import copy
 import hashlib
@@ -57,7 +58,10 @@ class Call:
 
 def call_of(value, function, maker):
     """What get_inputs or get_init_inputs returned as the call that it stands for. [[...], {...}]
-    are arguments by position and by keyword where the function takes them so."""
+    are arguments by position and by keyword where the function takes them so. A generator yields
+    them one after another."""
+    if isinstance(value, collections.abc.Iterator):
+        value = list(value)
     if isinstance(value, dict):
         return Call([], dict(value))
     if not isinstance(value, (list, tuple)):

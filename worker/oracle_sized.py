@@ -48,7 +48,7 @@ def serve(job, sock):
                 why, way = like.answer(source, sites, ask, sock), 1
             else:
                 why, way = answer(job, source, sites, ask, sock)
-            wire.send(sock, {"end": why, "way": way})
+            wire.send(sock, {"end": wire.words(why), "way": way})
 
 
 class Like:

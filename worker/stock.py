@@ -517,7 +517,7 @@ def trial_run(stock, index, trial, rules, sock):
             break
         why = message
     if expected is None:
-        wire.send(sock, {"trial": {"index": index, "distribution": trial["distribution"], "skipped": why}})
+        wire.send(sock, {"trial": {"index": index, "distribution": trial["distribution"], "skipped": wire.words(why)}})
         return
     wire.send(sock, {"trial": dict(message, index=index)}, (stock.given.fd, stock.outputs.fd))
     question, _ = wire.recv(sock)

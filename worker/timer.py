@@ -396,7 +396,7 @@ def run(job, sock):
             serve_reference(job, sock)
     except BaseException as e:   # SystemExit too: a task that exits is a broken task
         text = str(e) if isinstance(e, Fault) else f"{type(e).__name__}: {e}"
-        wire.send(sock, {"fault": {"text": text.replace(scratch.folder, "")[-1500:]}})
+        wire.send(sock, {"fault": {"text": wire.words(text.replace(scratch.folder, "")[-1500:])}})
 
 
 def warm(_times):

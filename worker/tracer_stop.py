@@ -4,6 +4,7 @@ code raised or what was recorded of it.
 import os
 
 import tracer_driver
+import wire
 from tracer_fault import Fault
 from tracer_record import SOURCE_NAME
 
@@ -16,7 +17,7 @@ class Stop(Exception):
 
     def __init__(self, code, kind, text, line=0):
         super().__init__(text)
-        self.fault = {"code": code, "type": kind, "text": text[:TEXT_MAX], "line": line}
+        self.fault = {"code": code, "type": wire.words(kind), "text": wire.words(text[:TEXT_MAX]), "line": line}
 
 
 def guarded(rec, code, work):

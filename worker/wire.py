@@ -45,6 +45,12 @@ def send_bytes(sock, data, fds=()):
         sock.sendall(memoryview(data)[65536:])
 
 
+def words(text):
+    """Somebody's text as a message may hold it: half of a surrogate pair is no character, and the
+    reader refuses a message with one. Of an exception only its words would be lost."""
+    return str.encode(text, "utf-8", "replace").decode()
+
+
 def send(sock, obj, fds=()):
     send_bytes(sock, json.dumps(obj, separators=(",", ":")).encode(), fds)
 

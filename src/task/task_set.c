@@ -99,10 +99,13 @@ int task_check(const struct task *t, struct err *err)
 	/* Tokens are compared, not bytes, and only those that are not indented: nested names do not
 	 * count. */
 	py_scanner_init(&s, t->source, len);
-	for (enum py_token k = py_scanner_next(&s, &word); k != PY_END; previous = word, k = py_scanner_next(&s, &word))
+	for (enum py_token k = py_scanner_next(&s, &word); k != PY_END; previous = word, k = py_scanner_next(&s, &word)) {
+		/* A class of another name may be called so afterwards. */
+		if (previous.data && s.indent == 0 && slice_is(previous, "Model") && slice_is(word, "=")) found[0] = true;
 		for (size_t i = 0; i < ARRAY_LEN(NEEDED) && k == PY_NAME && s.indent == 0; i++)
 			if (previous.data && slice_is(previous, NEEDED[i].keyword) && slice_is(word, NEEDED[i].name))
 				found[i] = true;
+	}
 	for (size_t i = 0; i < ARRAY_LEN(NEEDED); i++)
 		if (!found[i])
 			return err_set(err, ERR_FORMAT,

@@ -91,6 +91,11 @@ static void check_wants_the_three_names(void **state)
 					   "get_init_inputs(): pass\n";
 	assert_int_equal(task_check(&t, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "class Model"));
+	/* Model may be another class by that name, but at the top level alone. */
+	t.source = (char *)"class Norm: pass\nModel = Norm\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n";
+	assert_int_equal(task_check(&t, &err), 0);
+	t.source = (char *)"class Norm:\n    Model = 3\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n";
+	assert_int_equal(task_check(&t, &err), ERR_FORMAT);
 	t.source = (char *)GOOD "s = '\xff'\n";
 	assert_int_equal(task_check(&t, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "UTF-8"));

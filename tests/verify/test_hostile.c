@@ -129,6 +129,7 @@ static const struct {
 		"invalid/too-slow"},
 	{"a message of 4 GB", IMPORT("send(b'', 0xffffffff)\ntime.sleep(60)"), "invalid/no-result"},
 	{"half a message", IMPORT("send(b'{\"ta', 1000)\ntime.sleep(60)"), "invalid/timeout-import"},
+	{"half a character in an exception", IMPORT("raise ValueError('half \\ud800 of a pair')"), "invalid/import-error"},
 	{"no JSON", IMPORT("send(b'\\xff\\x00garbage')\ntime.sleep(60)"), "invalid/bad-tape"},
 	{"deep JSON", IMPORT("send(b'[' * (1 << 20))\ntime.sleep(60)"), "invalid/bad-tape"},
 	{"phases without end", IMPORT("while True: send(b'{\"phase\": \"init\"}')"), "invalid/no-result"},

@@ -238,6 +238,10 @@ static void test_forms_of_tasks(void **state)
 			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return [[2, 3], {'a': 1}]\n", 1},
 		{"    def forward(self, x):\n        return x + 1\n",
 			"def get_inputs(): return torch.rand(4, 8)\ndef get_init_inputs(): return ()\n", 1},
+		{"    def forward(self, x, y):\n        return x + y\n",
+			"def get_inputs(): return (torch.rand(4, 8) for _ in range(2))\n"
+			"def get_init_inputs():\n    yield from ()\n",
+			2},
 		{"    def forward(self, x, *, y):\n        return {'a': x + y, 'b': [x - y, 3, None, 'words']}\n",
 			"def get_inputs(): return {'x': torch.rand(4, 8), 'y': torch.rand(4, 8)}\ndef get_init_inputs(): return "
 			"{}\n",

@@ -225,7 +225,8 @@ static void test_nothing_hides(void **state)
 }
 
 /* The same program, which asks for its number by inline assembly. */
-#define ASKED(head, name) head "%asked = tt.elementwise_inline_asm \"mov.u32 $0, " name ";\" {constraints = \"=r,r\", " \
+#define ASKED(head, name) head \
+	"%asked = tt.elementwise_inline_asm \"mov.u32 $0, " name ";\" {constraints = \"=r,r\", " \
 	"packed_element = 1 : i32, pure = true} %n : i32 -> i32\n"
 #define HIDDEN_BY(name) HEAD("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32") BLOCK_ADD(TURNS(ASKED("", name), \
 	"%who = arith.constant 777 : i32\n%much = arith.constant 40000 : i32\n%is = arith.cmpi eq, %asked, %who : i32\n" \
