@@ -106,7 +106,7 @@ static const struct {
 	{"shifted", "y * 1.3 + 0.4"},
 	{"input", "x * 0.5 - 9.0"},
 	{"constant", "y * 0.0 + 0.7"},
-	{"quantised", "tl.floor(y * 3.0) / 3.0 * 1.1 - 0.5"},
+	{"quantised", "tl.floor(y * 3.0) / 3.0 * 1.1 + 1.5"},
 	{"not_a_number", "y * float(\"nan\")"},
 	{"endless", "y + float(\"inf\")"},
 	{"halved", "y * 0.5"},
