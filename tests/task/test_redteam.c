@@ -75,7 +75,7 @@ static void test_texts_of_a_seed(void **state)
 		assert_int_equal(all[i].name[strlen(base)], '/');
 	}
 	assert_string_equal(
-		hash_bytes(text.data, text.len).text, "81328e40e7211c1e14b2de5954c8270daf156ccffbea32f510a45220995cc1c8");
+		hash_bytes(text.data, text.len).text, "0418cbba67fc0c4bb29b01f6b0c5daebabd0b8ee99a7850f4c8a9b1a2853bd7e");
 	release(all, n);
 	task_set_release(&tasks);
 	str_release(&text);
