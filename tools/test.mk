@@ -12,7 +12,7 @@ BENCH_PROGRAMS := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard $(BENCH_SUBJE
 benches: $(BENCH_PROGRAMS) ## build the C benchmarks
 
 test: setup ## build everything and run all tests; FILTER=room/name for some
-	@$(MAKE) --no-print-directory programs tests $(BUILD)/bench/verify/grade_list
+	@$(MAKE) --no-print-directory programs tests
 	@BUILD=$(BUILD) tests/run.sh --filter '$(FILTER)'
 
 # Whole corpora. `make test` takes a share of each by a fixed rule (tests/verify/graded_folder.h,

@@ -64,10 +64,10 @@ def place_of(e):
 
 
 def words_of(e):
-    """What an exception says, as a text that a message can carry. A task writes it: half of a
-    surrogate pair and a NUL are no text, and an exception may fail to say anything."""
+    """What an exception says, as a text that a message can carry. A task writes it,
+    and may fail to say anything."""
     try:
         text = str(e)
     except BaseException:
         text = "(what it says cannot be read)"
-    return wire.words(text).replace("\0", "\ufffd")
+    return wire.words(text)

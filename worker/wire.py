@@ -46,9 +46,9 @@ def send_bytes(sock, data, fds=()):
 
 
 def words(text):
-    """Somebody's text as a message may hold it: half of a surrogate pair is no character, and the
-    reader refuses a message with one. Of an exception only its words would be lost."""
-    return str.encode(text, "utf-8", "replace").decode()
+    """Somebody's text as a message may hold it: half of a surrogate pair and a NUL are no text, and
+    the reader refuses a message with one. Of an exception only its words would be lost."""
+    return str.encode(text, "utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def send(sock, obj, fds=()):

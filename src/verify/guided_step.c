@@ -33,7 +33,7 @@
 #define NONZERO 1.375      /* of all elements: of few digits, and no number that functions favour */
 #define EDITS_MAX 6
 #define FAR_MAX 1024 /* of a lone value */
-#define DWARFED 0x1p-8
+#define DWARFED 0x1p-8 /* of a number: what never was more beside it was made small before */
 #define GROWN 0x1p80  /* by which rows grow, for what is made small before it is compared */
 #define AIM_TURNS 4
 #define AIM_WORK 60e6       /* of all replays of one search, as WORK_MAX has it */

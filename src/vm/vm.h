@@ -273,7 +273,7 @@ struct vm_site {
 	uint64_t last;       /* last bits of the first lane */
 	uint64_t leading;    /* classes of leading digits that were seen, a bit each */
 	uint64_t former;     /* the lane before, as bits */
-	uint64_t repeated;   /* what two lanes in a row gave: padding, or a relu's zeros */
+	uint64_t repeated;   /* what two lanes in a row gave first: padding, or a relu's zeros */
 	int taken_back;      /* is_beside_data: where little of the first operand is left */
 	bool is_beside_data; /* a constant beside a sum of data */
 	/* Of a result that comes of mixed data, whatever the kind (vm_coverage_gates). */

@@ -204,10 +204,11 @@ void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site 
 		uint64_t last;
 		uint32_t leading;
 		if (!digits_of(e, data + (size_t)i * elem_bytes(e), &last, &leading)) continue;
-		/* One number in many lanes is one number: what is made of zeros. */
+		/* The first that comes twice in a row is what zeros give: padding
+		 * says nothing of digits. */
 		uint64_t value = 0;
 		memcpy(&value, data + (size_t)i * elem_bytes(e), elem_bytes(e));
-		if (value == s->former) s->repeated = value;
+		if (value == s->former && !s->repeated) s->repeated = value;
 		s->former = value;
 		if (value == s->repeated) continue;
 		if (!s->lanes) s->last = last;
