@@ -35,7 +35,8 @@ import tracer_tensor
 ELEMENTS_MAX = 3 << 20       # of a trial's inputs: what a reference is asked for
 LADDER_MAX = 1 << 22
 BUILT_MAX = 4096             # of a size that the constructor takes, or four times its own
-LAUNCHES_MAX = 256           # of one forward: more are a loop over a size
+LAUNCHES_MAX = 256           # of one forward at sizes that are tried: more are a loop over a size
+ROWS_MAX = 4096              # at the judged sizes, and the task's own: what a tape holds
 REPORTS_MAX = 20000
 HITS_MAX = 32                # of one site in one forward
 DRAWN = 24                   # sets of sizes that are drawn where some condition stays one-sided
@@ -63,6 +64,7 @@ class Sites:
     """What rewritten host code reports to: of each site its results in this forward."""
 
     def __init__(self):
+        self.launches_max = LAUNCHES_MAX
         self.begin()
 
     def begin(self, results={}, leaves={}, operands={}):
@@ -116,7 +118,7 @@ class Sites:
 
     def launch(self, kernel, grid, args):
         """In place of a row of the tape."""
-        if len(self.launches) >= LAUNCHES_MAX:
+        if len(self.launches) >= self.launches_max:
             raise End
         given = dict(zip(kernel.names, args))
         programs = {f"{tracer_sites.GRID}{axis}": n for axis, n in enumerate(grid)}
@@ -174,6 +176,7 @@ class Probe:
         self.names, self.own = self.ask["names"], self.ask["own"]
         template = self.ask.get("template") or {}
         self.template, self.free = template.get("job"), template.get("free", [])
+        self.stock = self.ask.get("stock_sizes") or self.own
         self.sites, self.runs, self.built = Sites(), {}, None
         self.rec = tracer_record.Recorder()
         self.tracing = tracer_tensor.Tracer(self.rec, tracer_movement.HANDLERS)
@@ -190,6 +193,9 @@ class Probe:
         key = tuple(values) if job is None else id(job)
         if key not in self.runs:
             self.runs[key] = None
+            # A loop of the host's over a size is followed to its end where it has to be judged.
+            is_whole = job is not None or values in self.wholes()
+            self.sites.launches_max = ROWS_MAX if is_whole else LAUNCHES_MAX
             with contextlib.suppress(Exception, End):
                 self.runs[key] = self.forward(Run(values, job or filled(self.template, values)))
         return self.runs[key]
@@ -334,6 +340,16 @@ class Probe:
 
     def is_built(self, i):
         return any(e[i] for part in ("init_args", "init_kwargs", "state") for e in exponents(self.template.get(part)))
+
+    def at_stock(self):
+        """The task's own sizes where the judged ones are others, beside as small ones as there
+        are: as many turns of a loop as it has there."""
+        changed = [i for i in self.free if self.stock[i] != self.own[i]]
+        for some, others in itertools.product([changed, *([i] for i in changed)], (5, 2)):
+            yield [self.stock[i] if i in some else self.least(i, others) for i in range(len(self.own))]
+
+    def wholes(self):
+        return [*self.ask["more"], self.own, *self.at_stock()]
 
     def elements(self, values):
         return sum(math.prod(form["tensor"]["shape"]) for form in tensors(filled(self.template["inputs"], values)))
@@ -523,8 +539,9 @@ class Probe:
     def others(self, judged):
         """Runs at other sizes."""
         found = [self.run([2 * v if k == i else v for k, v in enumerate(self.own)]) for i in self.free]
+        found += [self.run(v) for v in self.at_stock()]
         if not self.moves([r for r in judged + found if r]):
-            return []
+            return self.sized(found)
         found += [self.run(v) for v in self.ladder()]
         runs = lambda: judged + [r for r in found if r]
         # A condition behind a condition is met where the first one was found.
@@ -540,7 +557,10 @@ class Probe:
                 break
         if any(True for _ in self.open(runs())):
             found += [self.run(v) for v in self.drawn()]
-        return [r for r in found if r and r.values is not None]
+        return self.sized(found)
+
+    def sized(self, runs):
+        return [r for r in runs if r and r.values is not None]
 
     def is_must(self, new, others, known):
         """Whether what is new at the task's own sizes has to be judged for them. A value that

@@ -13,6 +13,8 @@
 #define CANARY_BYTES 256
 #define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
 #define DISTANCES 5
+#define MANY_ROWS 32
+#define PRICED_WORK ((int64_t)1 << 33) /* element operations of all rows of a priced tape, where they are many */
 
 static uint8_t *buffer_data(const struct launcher_vm *v, int b) { return v->blocks[b] + CANARY_BYTES; }
 
@@ -427,8 +429,10 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	if (o.coverage) vm_coverage_row(o.coverage, trial->is_search);
 	if (o.coverage) vm_coverage_args(o.coverage, kernel, args, o.nargs);
 	if (o.coverage) launcher_vm_hold(v, index, o.coverage, args, o.nargs, own.address, own.ids, own.n);
-	/* Priced sizes have a pattern instead of data, and a sample of their programs runs. */
+	/* Priced sizes have a pattern instead of data, and a sample of their programs runs; of a loop
+	 * of the host's, whose launches are many, each is no longer run as a whole. */
 	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
+	if (v->tape->nrows > MANY_ROWS) sample.all_work = PRICED_WORK / v->tape->nrows;
 	if (v->pattern) {
 		o.sample = &sample;
 		o.checks = 0;

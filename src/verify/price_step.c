@@ -7,21 +7,21 @@
  * logged at those sizes without contents.
  *
  * Nobody compares values there, so the time counts only where the large tape is the judged program
- * at another size: the same rows over the same buffers, kernels whose IR differs in numbers alone,
- * the same instructions reached; outputs that are written to the end, inputs that are read as far
- * as they were, products not fewer than the reference's for no reason. What does not pass is not
- * predicted, which is no fault of the candidate and earns nothing for speed.
+ * at another size (same_program.h): the same rows over the same buffers, kernels whose IR differs
+ * in numbers alone, the same instructions reached; outputs that are written to the end, inputs that
+ * are read as far as they were, products not fewer than the reference's for no reason. What does
+ * not pass is not predicted, which is no fault of the candidate and earns nothing for speed.
  *
  * But for the task's own sizes: those are looked at whether costs are asked for or not,
  * wherever values are judged at smaller ones. What fails there is wrong; what does other work
  * there was never judged. */
 #include "verify/gpu_steps.h"
+#include "verify/same_program.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -69,219 +69,6 @@ static int found_verdict(struct finding *f, const struct verdict *said)
 	return 1;
 }
 
-/* ---- the same program at another size ---- */
-
-/* Behind a line of an IR text that is no part of its program but for numbers: a place in the
- * source, or a constant that is one. Two sizes are one constant where they are equal. */
-static const char *line_skip(const char *p, const char *end)
-{
-	static const char word[] = " = arith.constant ", many[] = "dense<";
-	const char *line_end = memchr(p, '\n', (size_t)(end - p)), *value;
-	line_end = line_end ? line_end : end;
-	if (p < line_end && *p == '#') return line_end;
-	value = memmem(p, (size_t)(line_end - p), word, sizeof word - 1);
-	if (!value) return p;
-	value += sizeof word - 1;
-	if ((size_t)(line_end - value) > sizeof many && !memcmp(value, many, sizeof many - 1)) value += sizeof many - 1;
-	const char *number = value;
-	while (value < line_end && (isdigit((unsigned char)*value) || strchr("+-.e", *value))) value++;
-	return value > number && value < line_end && (*value == ' ' || *value == '>') ? line_end : p;
-}
-
-/* The next character of an IR text that is not a number's; hints about arguments, which sizes
- * decide, are left out, and so are lines that only say a number or a place. Behind a name or a
- * letter, numbers are read before this is asked. */
-static const char *text_next(const char *p, const char *start, const char *end)
-{
-	static const char hint[] = "tt.divisibility = 16 : i32";
-	for (;;) {
-		if (p < end && (p == start || p[-1] == '\n')) p = line_skip(p, end);
-		if (p < end && (isdigit((unsigned char)*p) || strchr(" {},-+._\n", *p))) p++;
-		else if ((size_t)(end - p) >= sizeof hint - 1 && !strncmp(p, hint, sizeof hint - 1)) p += sizeof hint - 1;
-		else return p;
-	}
-}
-
-/* One of two texts that are compared. */
-struct ir_text {
-	const char *start;
-	const char *at;
-	const char *end;
-	json_t *constants; /* names of values that a left-out line makes */
-	json_t *others;    /* what the other text calls this one's names */
-};
-#define NAME_MAX_BYTES 256
-
-/* A name (%v_3, @f, @"f<4>") behind its mark; returns what follows it. Longer ones are cut. */
-static const char *name_read(const char *p, const char *end, char name[NAME_MAX_BYTES])
-{
-	size_t n = 0;
-	bool is_quoted = p + 1 < end && p[1] == '"';
-	for (name[n++] = *p++; p < end; p++) {
-		bool is_end = is_quoted ? n > 1 && *p == '"' && n > 2 : !isalnum((unsigned char)*p) && !strchr("_$.-", *p);
-		if (is_end) break;
-		if (n < NAME_MAX_BYTES - 1) name[n++] = *p;
-	}
-	name[n] = 0;
-	return p + (is_quoted && p < end);
-}
-
-/* Values that lines make which are left out: numbers, of which one text may have more. */
-static void constants_find(struct ir_text *t)
-{
-	t->constants = json_object();
-	t->others = json_object();
-	for (const char *p = t->start, *next; p < t->end; p = next) {
-		const char *line_end = memchr(p, '\n', (size_t)(t->end - p));
-		char name[NAME_MAX_BYTES];
-		next = line_end ? line_end + 1 : t->end;
-		if (line_skip(p, t->end) == p) continue;
-		while (p < next && *p == ' ') p++;
-		if (p == next || *p != '%') continue;
-		name_read(p, t->end, name);
-		json_object_set_new(t->constants, name, json_true());
-	}
-}
-
-static void ir_text_release(struct ir_text *t)
-{
-	json_decref(t->constants);
-	json_decref(t->others);
-}
-
-/* Names are numbered anew where there are more constants, so each stands for one of the other's,
- * from where it is defined on. */
-static bool names_are_alike(struct ir_text *x, struct ir_text *y)
-{
-	char a[NAME_MAX_BYTES], b[NAME_MAX_BYTES];
-	x->at = name_read(x->at, x->end, a);
-	y->at = name_read(y->at, y->end, b);
-	bool is_constant = json_object_get(x->constants, a) != NULL;
-	if (is_constant || json_object_get(y->constants, b)) return is_constant && json_object_get(y->constants, b);
-	const char *to = json_string_value(json_object_get(x->others, a));
-	const char *from = json_string_value(json_object_get(y->others, b));
-	bool is_defined = x->at < x->end &&
-		(*x->at == ':' || ((size_t)(x->end - x->at) > 2 && !memcmp(x->at, " =", 2) && x->at[2] != '='));
-	if (is_defined || (!to && !from)) {
-		json_object_set_new(x->others, a, json_string(b));
-		json_object_set_new(y->others, b, json_string(a));
-		return true;
-	}
-	return to && from && !strcmp(to, b) && !strcmp(from, a);
-}
-
-/* As many characters of both as are the same digits; false where one goes on. */
-static bool digits_are_alike(struct ir_text *x, struct ir_text *y)
-{
-	for (; x->at < x->end && isdigit((unsigned char)*x->at); x->at++, y->at++)
-		if (y->at >= y->end || *x->at != *y->at) return false;
-	return y->at >= y->end || !isdigit((unsigned char)*y->at);
-}
-
-static bool until_is_alike(struct ir_text *x, struct ir_text *y, char last)
-{
-	for (; x->at < x->end && y->at < y->end; x->at++, y->at++) {
-		if (*x->at != *y->at) return false;
-		if (*x->at == last) break;
-	}
-	return true;
-}
-
-/* What stands at both: numbers are left out, but not those that say what is computed: which value,
- * which of several results, the width of a type, an axis, an order of dimensions, text. */
-static bool next_is_alike(struct ir_text *x, struct ir_text *y)
-{
-	static const char axis[] = "axis = ", array[] = "array<i32:", place[] = "#loc";
-	size_t left = (size_t)(x->end - x->at);
-	if (*x->at != *y->at) return false;
-	/* Names, with the number of one of several results. */
-	if (*x->at == '%' || *x->at == '@') {
-		if (!names_are_alike(x, y)) return false;
-		bool has_result = x->at < x->end && *x->at == '#';
-		if (has_result != (y->at < y->end && *y->at == '#')) return false;
-		x->at += has_result;
-		y->at += has_result;
-		return !has_result || digits_are_alike(x, y);
-	}
-	/* Places in the source are numbered anew. */
-	if (left >= sizeof place - 1 && !memcmp(x->at, place, sizeof place - 1)) {
-		struct ir_text *both[] = {x, y};
-		for (int i = 0; i < 2; i++)
-			while (both[i]->at < both[i]->end && (isalnum((unsigned char)*both[i]->at) || *both[i]->at == '#'))
-				both[i]->at++;
-		return true;
-	}
-	bool is_axis = left >= sizeof axis - 1 && !memcmp(x->at, axis, sizeof axis - 1);
-	if (is_axis && (size_t)(y->end - y->at) >= sizeof axis - 1 && !memcmp(y->at, axis, sizeof axis - 1)) {
-		x->at += sizeof axis - 1;
-		y->at += sizeof axis - 1;
-		return digits_are_alike(x, y);
-	}
-	if (left >= sizeof array - 1 && !memcmp(x->at, array, sizeof array - 1)) return until_is_alike(x, y, '>');
-	/* Anything else: text as it is, and digits behind a letter with it. */
-	bool is_text = *x->at == '"', is_width = isalpha((unsigned char)*x->at) && *x->at != 'x';
-	x->at++;
-	y->at++;
-	if (is_text && !until_is_alike(x, y, '"')) return false;
-	x->at += is_text && x->at < x->end;
-	y->at += is_text && y->at < y->end;
-	return !is_width || digits_are_alike(x, y);
-}
-
-static bool ir_is_alike(const struct tape_kernel *a, const struct tape_kernel *b)
-{
-	struct ir_text x = {a->ttir, a->ttir, a->ttir + a->ttir_len, NULL, NULL};
-	struct ir_text y = {b->ttir, b->ttir, b->ttir + b->ttir_len, NULL, NULL};
-	bool is_alike = true;
-	constants_find(&x);
-	constants_find(&y);
-	while (is_alike) {
-		x.at = text_next(x.at, x.start, x.end);
-		y.at = text_next(y.at, y.start, y.end);
-		if (x.at >= x.end || y.at >= y.end) break;
-		is_alike = next_is_alike(&x, &y);
-	}
-	is_alike &= x.at >= x.end && y.at >= y.end;
-	ir_text_release(&x);
-	ir_text_release(&y);
-	return is_alike;
-}
-
-static bool args_are_alike(const struct tape_row *a, const struct tape_row *b)
-{
-	if (a->nargs != b->nargs) return false;
-	for (int i = 0; i < a->nargs; i++)
-		if (a->args[i].kind != b->args[i].kind ||
-			((tape_arg_has_buffer(&a->args[i]) || a->args[i].kind == TAPE_ARG_VALUE) &&
-				a->args[i].buffer != b->args[i].buffer))
-			return false;
-	return true;
-}
-
-/* Where the large tape is another program than the judged one. */
-static int program_compare(const struct tape *judged, const struct tape *large, struct finding *f)
-{
-	if (judged->nrows != large->nrows || judged->nbuffers != large->nbuffers || judged->noutputs != large->noutputs)
-		return found(f, FOUND_UNJUDGED, "", 0,
-			"forward does other work there: %d rows and %d buffers, judged were %d and %d", large->nrows,
-			large->nbuffers, judged->nrows, judged->nbuffers);
-	for (int i = 0; i < judged->nrows; i++) {
-		const struct tape_row *a = &judged->rows[i], *b = &large->rows[i];
-		bool is_alike = a->kind == b->kind;
-		if (is_alike && a->kind == TAPE_LAUNCH)
-			is_alike = args_are_alike(a, b) && ir_is_alike(&judged->kernels[a->kernel], &large->kernels[b->kernel]);
-		else if (is_alike && (a->kind == TAPE_FILL || a->kind == TAPE_COPY))
-			is_alike = a->dst.buffer == b->dst.buffer && (a->kind == TAPE_FILL || a->src.buffer == b->src.buffer);
-		if (!is_alike)
-			return found(f, FOUND_UNJUDGED, "", b->line,
-				"forward does other work there: row %d (candidate.py:%d) is not what was judged", i, b->line);
-	}
-	for (int i = 0; i < judged->noutputs; i++)
-		if (judged->outputs[i].buffer != large->outputs[i].buffer)
-			return found(f, FOUND_UNJUDGED, "", 0, "forward returns another buffer there as output %d", i);
-	return 0;
-}
-
 /* ---- as much work as there is ---- */
 
 /* The shapes of what the reference returns there. */
@@ -313,16 +100,30 @@ static double products_of(const struct runner_result *r)
 	return sum;
 }
 
+/* Whether a launch reaches nothing there that its judged row did not. A loop's further turn
+ * stands for all judged launches of its kernel: the first and the last turn may go other ways. */
+static bool is_reached_within(const struct runner_row_cost *there, const struct tape *judged,
+	const struct runner_result *small, const struct same_program *same)
+{
+	int row = same->row[there->row], kernel = judged->rows[row].kernel;
+	for (int i = 0; i < small->ncosts; i++) {
+		const struct runner_row_cost *c = &small->costs[i];
+		bool is_it = c->row == row ||
+			(same->has_turns && c->kind == TAPE_LAUNCH && judged->rows[c->row].kernel == kernel);
+		if (is_it && vm_reached_within(there->reached, c->reached)) return true;
+	}
+	return false;
+}
+
 /* Where what the launches do there is not what they did, or too little to be all. */
 static int work_compare(const struct grading *g, const struct trace *judged, const struct trace *large,
-	const struct runner_result *r, struct finding *f)
+	const struct same_program *same, const struct runner_result *r, struct finding *f)
 {
 	const struct runner_result *small = &g->judged;
 	const json_t *priced = g->oracle->priced;
 	for (int i = 0; i < r->ncosts; i++) {
 		int line = large->tape->rows[r->costs[i].row].line;
-		if (r->costs[i].kind == TAPE_LAUNCH &&
-			(i >= small->ncosts || !vm_reached_within(r->costs[i].reached, small->costs[i].reached)))
+		if (r->costs[i].kind == TAPE_LAUNCH && !is_reached_within(&r->costs[i], judged->tape, small, same))
 			return found(f, FOUND_UNJUDGED, "", line,
 				"a kernel takes other branches there, compares sizes with another result, or computes places in floats "
 				"that do not hold them, unlike where it was judged (candidate.py:%d)",
@@ -341,9 +142,12 @@ static int work_compare(const struct grading *g, const struct trace *judged, con
 				"at most %lld of the %lld bytes of output %d are written there", (long long)written, (long long)bytes,
 				i);
 	}
-	for (int b = 0; b < MIN(r->ntouched, small->ntouched); b++) {
-		double all = (double)judged->tape->buffers[b].bytes, now = (double)large->tape->buffers[b].bytes;
-		if ((double)small->touched[b].read >= NEARLY * all && all > 0 && (double)r->touched[b].read < NEARLY * now)
+	for (int b = 0; b < MIN(r->ntouched, large->tape->nbuffers); b++) {
+		int was = same->buffer[b];
+		if (was < 0 || was >= small->ntouched || (same->has_turns && large->tape->buffers[b].kind == TAPE_TEMP))
+			continue;
+		double all = (double)judged->tape->buffers[was].bytes, now = (double)large->tape->buffers[b].bytes;
+		if ((double)small->touched[was].read >= NEARLY * all && all > 0 && (double)r->touched[b].read < NEARLY * now)
 			return found(f, FOUND_UNJUDGED, "", 0,
 				"at most %lld of the %.0f bytes of buffer %d are read there, where all were when it was judged",
 				(long long)r->touched[b].read, now, b);
@@ -394,21 +198,13 @@ static int runner_ask(
 		rc == ERR_TIMEOUT ? "took too long" : "ended the runner");
 }
 
-/* With the large tape in hand. GRADE_ON: *f says what was found. */
-static int large_look(
-	struct grading *g, const struct trace *stock, const struct trace *large, struct finding *f, struct err *err)
+/* The large tape, which is the judged program, is compiled and its launches are counted. */
+static int large_count(struct grading *g, const struct trace *stock, const struct trace *large,
+	const struct same_program *same, struct finding *f, struct err *err)
 {
 	struct runner_result r = {0};
 	struct verdict said = *g->v, *kept = g->v;
-	/* Its kernels are made again from the candidate's text like those of the judged sizes, and it
-	 * has to be the same program. */
-	int rc = rebuild_step(g, large->tape, err);
-	if (rc) return rc;
-	if (program_compare(stock->tape, large->tape, f)) return GRADE_ON;
-	if (!outputs_fit(large->tape, json_object_get(g->oracle->priced, "outputs"))) {
-		found(f, FOUND_WRONG, "output-shape", 0, "forward returns other shapes there than the reference");
-		return GRADE_ON;
-	}
+	int rc = 0;
 	/* A verdict about the compilation there is a reason here. */
 	g->v = &said;
 	if (!g->s->skip_compile) rc = compile_step(g, large->tape, err);
@@ -426,12 +222,29 @@ static int large_look(
 			r.fault.text);
 	else if (r.has_fault)
 		found(f, is_certain ? FOUND_WRONG : FOUND_UNKNOWN, r.fault.code, r.fault.line, "%.240s", r.fault.text);
-	else if (!work_compare(g, stock, large, &r, f) && g->s->wants_price) {
+	else if (!work_compare(g, stock, large, same, &r, f) && g->s->wants_price) {
 		g->v->cost_s = NAN; /* the judged sizes' */
 		cost_keep(g, g->oracle->priced, &r);
 	}
 	runner_result_release(&r);
 	return GRADE_ON;
+}
+
+/* With the large tape in hand. GRADE_ON: *f says what was found. */
+static int large_look(
+	struct grading *g, const struct trace *stock, const struct trace *large, struct finding *f, struct err *err)
+{
+	struct same_program same = {0};
+	/* Its kernels are made again from the candidate's text like those of the judged sizes, and it
+	 * has to be the same program. */
+	int rc = rebuild_step(g, large->tape, err);
+	if (rc) return rc;
+	if (!same_program(stock->tape, large->tape, &same)) found(f, FOUND_UNJUDGED, "", same.line, "%s", same.why);
+	else if (!outputs_fit(large->tape, json_object_get(g->oracle->priced, "outputs")))
+		found(f, FOUND_WRONG, "output-shape", 0, "forward returns other shapes there than the reference");
+	else rc = large_count(g, stock, large, &same, f, err);
+	same_program_release(&same);
+	return rc;
 }
 
 /* The values at the task's own sizes, on a GPU, where nothing that was found there speaks

@@ -265,7 +265,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 		.compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
 		.replay_timeout_ms = or_default(o->replay_timeout_ms, 20000),
 		.oracle_timeout_ms = or_default(o->oracle_timeout_ms, 120000),
-		.trace_memory_bytes = 2 * GIB,
+		.trace_memory_bytes = 4 * GIB,
 		.replay_memory_bytes = 4 * GIB,
 		.compile_memory_bytes = 8 * GIB,
 		.oracle_memory_bytes = 8 * GIB,

@@ -315,8 +315,8 @@ static int number_try(struct grading *g, struct search *s, const struct lint_siz
 
 /* ---- sizes at which it takes another way ---- */
 
-/* What the tracer is asked: the sizes that were judged, those of the task where they are others,
- * and how arguments follow from sizes. */
+/* What the tracer is asked: the sizes that were judged, the task's own where they are others, and
+ * how arguments follow from sizes. */
 static json_t *probe_json(const struct grading *g, const struct judged *j)
 {
 	const struct oracle_data *d = g->oracle;
@@ -336,8 +336,16 @@ static json_t *probe_json(const struct grading *g, const struct judged *j)
 	json_t *probe = json_pack("{s:o, s:o, s:o, s:o, s:o, s:O?, s:I}", "names", names, "own", own, "sizes", sizes,
 		"variants", variants, "more", more, "template", json_object_get(d->task, "template"), "seed",
 		(json_int_t)(g->s->cost_seed & INT32_MAX));
-	if (!d->priced_at[0] && json_object_get(d->priced, "job"))
+	if (!d->priced_at[0] && json_object_get(d->priced, "job")) {
+		const json_t *changed = json_object_get(json_array_get(json_object_get(d->task, "variants"), 0), "changed");
+		json_t *stock_sizes = json_array();
+		for (int i = 0; i < j->nnames; i++) {
+			const json_t *was = json_array_get(json_object_get(changed, j->names[i]), 0);
+			json_array_append_new(stock_sizes, was ? json_incref((json_t *)(uintptr_t)was) : json_integer(j->own[i]));
+		}
 		json_object_set(probe, "stock", json_object_get(d->priced, "job"));
+		json_object_set_new(probe, "stock_sizes", stock_sizes);
+	}
 	return probe;
 }
 

@@ -23,7 +23,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "30"       /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "31"       /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
 #define SILENT_LEAST_MS 5000

@@ -109,14 +109,38 @@ void vm_sides_note(struct vm_ctx *c, const struct vm_instr *in)
 	}
 }
 
+/* What is only computed says nothing of the way: of two equal blocks the compiler makes one, so at
+ * sizes that are equal a program has fewer of these. What steers, moves or reaches memory stays. */
+static bool says_way(const struct vm_instr *in, bool has_sides)
+{
+	switch ((enum vm_op)in->op) {
+	case OP_MAP:
+	case OP_SELECT:
+	case OP_DIVIDE:
+	case OP_BITCAST:
+	case OP_ADDPTR:
+	case OP_SPLAT:
+	case OP_RANGE:
+	case OP_BROADCAST:
+	case OP_RESHAPE:
+	case OP_TRANS:
+	case OP_PROGRAM_ID:
+	case OP_NUM_PROGRAMS: return has_sides;
+	default: return true;
+	}
+}
+
 char *vm_sides_text(const struct vm_program *p, struct vm_meter *const *meters, int count)
 {
-	if (p->ninstrs > REACHED_INSTRS_MAX) return NULL;
-	char *text = xcalloc((size_t)p->ninstrs + 1, 1);
+	const struct vm_cost_plans *plans = NULL;
+	for (int t = 0; t < count; t++) plans = meters[t] ? meters[t]->plans : plans;
+	if (!plans || p->ninstrs > REACHED_INSTRS_MAX) return NULL;
+	char *text = xcalloc((size_t)p->ninstrs + 1, 1), *at = text;
 	for (int i = 0; i < p->ninstrs; i++) {
 		uint8_t ran = 0;
+		if (!says_way(&p->instrs[i], plans->plans[i].has_sides)) continue;
 		for (int t = 0; t < count; t++) ran |= meters[t] ? meters[t]->ran[i] : 0;
-		text[i] = (char)('0' + ran);
+		*at++ = (char)('0' + ran);
 	}
 	return text;
 }
