@@ -1,6 +1,7 @@
 /* same_program: see its header. */
 #include "verify/same_program.h"
 #include "base/base.h"
+#include "tape/tape.h"
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -88,6 +89,8 @@ static const char *until_put(struct form *f, const char *p, const char *end, cha
 static void line_put(struct form *f, const char *p, const char *end)
 {
 	while (p < end) {
+		/* Hints and places first, then what keeps its digits, names, and all
+		 * else without its numbers. */
 		if (goes_on(p, end, "tt.divisibility = 16 : i32")) {
 			p += sizeof "tt.divisibility = 16 : i32" - 1;
 		} else if (goes_on(p, end, "#loc")) {
@@ -368,6 +371,7 @@ bool same_program(const struct tape *judged, const struct tape *large, struct sa
 		(size_t)judged->nkernels * ((size_t)judged->nkernels + (size_t)large->nkernels) + 1, sizeof *p.kernel);
 	for (int i = 0; i < judged->nbuffers; i++) p.class_of[i] = i;
 	for (int i = 0; i < large->nbuffers; i++) p.stands_for[i] = -1;
+	/* Row by row; then what forward returns has to be what it was. */
 	*out = (struct same_program){.row = xcalloc((size_t)large->nrows + 1, sizeof *out->row), .buffer = p.stands_for};
 	bool is_same = rows_pair(&p, out);
 	p.nbound = 0;

@@ -336,6 +336,7 @@ static json_t *probe_json(const struct grading *g, const struct judged *j)
 	json_t *probe = json_pack("{s:o, s:o, s:o, s:o, s:o, s:O?, s:I}", "names", names, "own", own, "sizes", sizes,
 		"variants", variants, "more", more, "template", json_object_get(d->task, "template"), "seed",
 		(json_int_t)(g->s->cost_seed & INT32_MAX));
+	/* Of the first variant "changed" says what the task's own sizes were. */
 	if (!d->priced_at[0] && json_object_get(d->priced, "job")) {
 		const json_t *changed = json_object_get(json_array_get(json_object_get(d->task, "variants"), 0), "changed");
 		json_t *stock_sizes = json_array();

@@ -44,6 +44,7 @@ static struct made *tape_of(const char *text)
 		m->kernels[i] = (struct tape_kernel){.ttir = KERNELS[i], .ttir_len = strlen(KERNELS[i])};
 	for (int i = 0; i < BUFFERS; i++)
 		m->buffers[i] = (struct tape_buffer){.kind = i < INPUTS ? TAPE_INPUT : TAPE_TEMP, .input = i, .bytes = 4};
+	/* Each word is a row: its kind, then its buffers. */
 	while (*text) {
 		struct tape_row *r = &m->rows[t->nrows];
 		assert_true(t->nrows < ROWS_MAX);
@@ -130,7 +131,8 @@ static void texts(const char *judged, const char *large, bool wanted)
 }
 
 #define FUNC "tt.func public @k(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32} loc(\"x\"(#loc)), %n: i32) {\n"
-#define RANGE(name, end) "  %" name " = tt.make_range {end = " end " : i32, start = 0 : i32} : tensor<" end "xi32> loc(#loc3)\n"
+#define RANGE(name, end) \
+	"  %" name " = tt.make_range {end = " end " : i32, start = 0 : i32} : tensor<" end "xi32> loc(#loc3)\n"
 #define SPLAT(end) "  %p = tt.splat %x : !tt.ptr<f32> -> tensor<" end "x!tt.ptr<f32>>\n"
 #define MATH(op, type) "  %s = arith." op " %i, %j : tensor<" type "xi32>\n"
 #define STORE(type) "  tt.store %p, %s : tensor<" type "x!tt.ptr<f32>>\n"
